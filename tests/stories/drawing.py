@@ -10,7 +10,7 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, Reading
 
-from tests.stories.oracle import Happened, Tale
+from simulator.story_oracle import Happened, Tale
 
 RESCUE = load_shipped("rescue")
 MINUTE = 60_000

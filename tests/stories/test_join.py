@@ -8,7 +8,7 @@ import pytest
 from denwatch.client.compiler.stories import ABSENCE, COUNT, KINDS, SEQUENCE, TOGETHER, Story
 from denwatch.node.matching.story_join import StoryEntry, StoryJoin, Telling
 
-from tests.stories.oracle import Happened, Tale, judge
+from simulator.story_oracle import Happened, Tale, judge
 
 MINUTE = 60_000
 NOW = 10_000_000

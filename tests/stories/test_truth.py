@@ -13,6 +13,7 @@ from denwatch.client.compiler.stories import compile_story
 from denwatch.client.language.stories import parse_story
 from denwatch.node.core.told_stories import TOLD, decode_told
 
+from simulator.story_oracle import judge
 from tests.stories.drawing import (
     MINUTE,
     RESCUE,
@@ -21,7 +22,6 @@ from tests.stories.drawing import (
     draw_reading,
     draw_words,
 )
-from tests.stories.oracle import judge
 from tests.subscribers.subscriber_node import START, SubscriberNode
 
 

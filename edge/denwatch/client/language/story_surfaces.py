@@ -22,6 +22,7 @@ from denwatch.client.language.stories import (
     OPTIONS,
     StoryTree,
     TimeWindow,
+    is_story,
     parse_story,
     print_story,
     print_window,
@@ -33,6 +34,14 @@ from denwatch.client.plugins import load_registry
 _OF_PARTS = {"sequence": "sequence", "together": "together", "absence": "none", "count": "of"}
 _KEYS = ("sequence", "together", "none", "count", "of", "within", "for", "near", "possible")
 _OPTION_KEYS = tuple(name for name in OPTIONS if name != "possible")
+
+
+def tells_story(text: str) -> bool:
+    """Return whether a text in any surface is a story; a cheap look, which never refuses."""
+    begin = text.lstrip("\ufeff \t\r\n")
+    if begin.startswith("{"):
+        return begin[1:].lstrip().startswith('"story"')
+    return begin[:6].casefold() == "<story" if begin.startswith("<") else is_story(text)
 
 
 def parse_any_story(source: Any) -> StoryTree:

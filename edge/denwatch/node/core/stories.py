@@ -162,7 +162,7 @@ class Stories:
         self.forgotten += count
         transaction.count("story_entries_forgotten", count)
         owner = self._subscriptions.by_id[id].subscriber.name
-        transaction.log("drop", what="story part", why="space", item=id, owner=owner)
+        transaction.log("drop", what="story part", why="space", owner=owner)
 
     # Entries ------------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from typing import Any
 from denwatch.client import syntax
 from denwatch.client.compiler.settings import read_options
 from denwatch.client.compiler.stories import Story, compile_story, decode_story, decompile_story
-from denwatch.client.language.stories import OPTIONS, StoryTree, is_story, print_story
-from denwatch.client.language.story_surfaces import parse_any_story
+from denwatch.client.language.stories import OPTIONS, StoryTree, print_story
+from denwatch.client.language.story_surfaces import parse_any_story, tells_story
 from denwatch.client.vocabulary import Vocabulary
 from denwatch.client.vocabulary.values import read_duration
 from denwatch.node.core.languages import STORY, LookedUp, SubscriptionLanguage
@@ -27,8 +27,7 @@ class StoryLanguage(SubscriptionLanguage):
 
     def recognises(self, text: str) -> bool:
         """Return whether words or XML tell a story."""
-        begin = text.lstrip("\ufeff \t\r\n")[:6].casefold()
-        return begin == "<story" if begin[:1] == "<" else is_story(text)
+        return tells_story(text)
 
     def look_up(self, source: Any, vocabulary: Vocabulary) -> LookedUp:
         """Compile a story."""

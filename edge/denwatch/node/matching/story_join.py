@@ -16,7 +16,7 @@ SEQUENCE   R(1, x) = degree of x in part 1; R(k, y) = min(degree of y in part k,
            counted to the last one.
 LATE       an entry in the past can change only what closes after it, within the sum of the windows
            and the doubt: those are judged again. So the result does not depend on the order of
-           arrival; `tests/stories/oracle.py` is the judge.
+           arrival; `simulator/story_oracle.py` is the judge.
 ABSENCE    what is not here may still be on its way, so no absence is certain. It is told when the
            silence is fully long, by a tick; or afterwards, if a gap was long enough. An entry that
            comes late into the gap takes the telling back (`Telling.degrees` is (0, 0)), which
