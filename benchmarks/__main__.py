@@ -13,7 +13,7 @@ import sys
 from benchmarks.common import format_table, say
 
 MEASUREMENTS = (
-    *("house", "wire", "match", "doubt", "peers", "device", "air"),
+    *("house", "wire", "match", "doubt", "stories", "peers", "device", "air"),
     *("reconcile", "durability", "node", "replication", "campaign", "field", "siege", "spark"),
 )
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")

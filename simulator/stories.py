@@ -38,22 +38,24 @@ from simulator.story_oracle import Happened, Tale, judge
 from simulator.truth import Seen, iterate_subscriptions
 
 _PARTS = (
-    "heart_rate above 120",
+    "heart_rate above 80",
     "heart_rate is high",
-    "patient_temperature above 38",
-    "(heart_rate above 100 and patient_temperature above 37)",
-    "smoke is dense",
-    "fire_temperature above 200",
+    "heart_rate below 150",
+    "patient_temperature above 36",
+    "patient_temperature below 42",
+    "(heart_rate above 60 and patient_temperature above 35)",
+    "smoke is not light",
+    "fire_temperature above 100",
 )
-_STORIES = 3  # of each person
+_STORIES = 6  # of each person
 
 
 def draw_story(rng: Random) -> str:
     """Return a story in words."""
     first, second = (rng.choice(_PARTS) for _ in range(2))
-    amount = rng.randrange(10, 90)
+    amount = rng.randrange(20, 120)
     window = rng.choice((f"{amount} s", f"about {amount} s"))
-    kind = rng.choice(KINDS)
+    kind = rng.choice((*KINDS, "sequence", "together"))
     if kind == "sequence":
         return f"{second} within {window} after {first}"
     if kind == "together":
@@ -66,7 +68,7 @@ def draw_story(rng: Random) -> str:
 @dial("stories")
 def draw_stories(rng: Random) -> int:
     """Return 0, or which stories are asked for."""
-    return rng.randrange(1, 1 << 16) if rng.random() < 0.25 else 0
+    return rng.randrange(1, 1 << 16) if rng.random() < 0.12 else 0
 
 
 @on_setup.append

@@ -94,9 +94,9 @@ def rise(x: float, full: float, zero: float) -> int:
     return 0 if x <= zero else int(255 * (x - zero) / (full - zero))
 
 
-def take_least(*degrees: Degrees) -> Degrees:
-    """Return the lowest possibility and the lowest certainty."""
-    return min(each[0] for each in degrees), min(each[1] for each in degrees)
+def take_least(one: Degrees, other: Degrees) -> Degrees:
+    """Return the lower possibility and the lower certainty of two."""
+    return min(one[0], other[0]), min(one[1], other[1])
 
 
 class StoryJoin:
