@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.events import NOTES, Count, Log, Publish
-from denwatch.node.core.items import NOTIFICATION, Dot, prove_item
+from denwatch.node.core.items import NOTIFICATION, Dot, name_story, prove_item
 from denwatch.node.core.subscriptions import SubscriberSettings
-from denwatch.node.core.told_stories import name_story
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.subscribers.subscriber_node import (

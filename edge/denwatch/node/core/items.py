@@ -75,6 +75,12 @@ def _begin_key(origin: str, epoch: int) -> bytes:
     return bytes([len(name)]) + name + epoch.to_bytes(4, "big")
 
 
+def name_story(subscription: int, closing: int) -> Dot:
+    """Return the dot of a told story, the same at every node, by the reading that closes it."""
+    digest = hashlib.blake2b(closing.to_bytes(8, "big"), digest_size=SEQUENCE_BITS // 8).digest()
+    return Dot(f"{STORIES}{subscription:016x}", 0, int.from_bytes(digest, "big"))
+
+
 def read_dot(key: bytes) -> Dot:
     """Return the dot of `Dot.key`."""
     end = 1 + key[0]

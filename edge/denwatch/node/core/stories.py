@@ -26,10 +26,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
-from denwatch.client.compiler.stories import ABSENCE, KINDS, PLACE, Story
+from denwatch.client.compiler.stories import ABSENCE, KINDS, Story
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Item, prove_item, read_dot
+from denwatch.node.core.items import (
+    NOTIFICATION,
+    SUBSCRIPTION,
+    Item,
+    name_story,
+    prove_item,
+    read_dot,
+)
 from denwatch.node.core.notifications import Notification
 from denwatch.node.core.pending import Matched, Pending, PendingRow
 from denwatch.node.core.subscriptions import (
@@ -45,15 +52,14 @@ from denwatch.node.core.told_stories import (
     decode_told,
     encode_told,
     find_prefix,
-    name_story,
 )
 from denwatch.node.matching.story_join import (
     BEGINNING,
     OwnTime,
-    Place,
     StoryEntry,
     StoryJoin,
     Telling,
+    find_place,
 )
 
 
@@ -174,7 +180,7 @@ class Stories:
         latest = clock.localise(notification.dot, notification.at)
         unsure = clock.doubt(*notification.run, now)
         time, doubt = latest - unsure, notification.doubt + unsure
-        place = find_place(notification)
+        place = find_place(notification.event, notification.vector)
         found: dict[int, list[StoryEntry]] = {}
         for id, possible, certain, part in rows:
             if id in self._joins:
@@ -276,24 +282,3 @@ class Stories:
         dot = read_dot(key)
         self._pending.remove_told(transaction, dot)
         transaction.log("purge", item=dot.id, what="story", why=reason)
-
-
-def find_place(notification: Notification) -> Place | None:
-    """Return where a reading was made, and by how much that may be wrong, in m; None: unknown."""
-    event = notification.event
-    if event is None:
-        return None
-    found: list[tuple[float, float]] = []
-    for name in PLACE:
-        attribute = event.attributes.get(name)
-        if attribute is None or attribute.unit != "m":
-            return None
-        reading = next(
-            (r for r in notification.vector.readings if r.attribute == attribute.bit), None
-        )
-        if reading is None or reading.wide != attribute.wide:
-            return None
-        a, b, c, d = reading.points
-        found.append((attribute.low + attribute.step * (b + c) / 2, attribute.step * (d - a) / 2))
-    (east, dx), (north, dy) = found
-    return east, north, (dx * dx + dy * dy) ** 0.5

@@ -13,12 +13,11 @@ The row has all that is shown, so that the parts may expire before the story doe
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 import msgspec
 from denwatch.client.compiler.stories import ABSENCE, KINDS, decode_story
-from denwatch.node.core.items import NOTIFICATION, SEQUENCE_BITS, STORIES, Dot, Item, read_dot
+from denwatch.node.core.items import NOTIFICATION, Dot, Item, name_story, read_dot
 from denwatch.node.core.notifications import (
     Notification,
     Vocabularies,
@@ -31,7 +30,6 @@ from denwatch.node.matching.story_join import BEGINNING
 from denwatch.protocol.vectors import NotificationVector
 
 TOLD = "sub.story"
-_EPOCH = 0
 
 
 class ToldPart(msgspec.Struct, array_like=True):
@@ -61,12 +59,6 @@ class ToldRow(msgspec.Struct, array_like=True):
 
 encode_told = msgspec.msgpack.Encoder().encode
 decode_told = msgspec.msgpack.Decoder(ToldRow).decode
-
-
-def name_story(subscription: int, closing: int) -> Dot:
-    """Return the dot of a story, the same at every node."""
-    digest = hashlib.blake2b(closing.to_bytes(8, "big"), digest_size=SEQUENCE_BITS // 8).digest()
-    return Dot(f"{STORIES}{subscription:016x}", _EPOCH, int.from_bytes(digest, "big"))
 
 
 def find_prefix(subscription: int) -> bytes:

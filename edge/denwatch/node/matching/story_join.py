@@ -34,7 +34,9 @@ from collections.abc import Iterable, Iterator
 from math import hypot
 from typing import NamedTuple
 
-from denwatch.client.compiler.stories import ABSENCE, COUNT, SEQUENCE, Story
+from denwatch.client.compiler.stories import ABSENCE, COUNT, PLACE, SEQUENCE, Story
+from denwatch.client.vocabulary import EventType
+from denwatch.protocol.vectors import NotificationVector
 
 Degrees = tuple[int, int]  # possible, certain, 0..255
 Place = tuple[float, float, float]  # m east, m north, doubt
@@ -97,6 +99,24 @@ def rise(x: float, full: float, zero: float) -> int:
 def take_least(one: Degrees, other: Degrees) -> Degrees:
     """Return the lower possibility and the lower certainty of two."""
     return min(one[0], other[0]), min(one[1], other[1])
+
+
+def find_place(event: EventType | None, vector: NotificationVector) -> Place | None:
+    """Return where a reading was made, and by how much that may be wrong, in m; None: unknown."""
+    if event is None:
+        return None
+    found: list[tuple[float, float]] = []
+    for name in PLACE:
+        attribute = event.attributes.get(name)
+        if attribute is None or attribute.unit != "m":
+            return None
+        reading = next((r for r in vector.readings if r.attribute == attribute.bit), None)
+        if reading is None or reading.wide != attribute.wide:
+            return None
+        a, b, c, d = reading.points
+        found.append((attribute.low + attribute.step * (b + c) / 2, attribute.step * (d - a) / 2))
+    (east, dx), (north, dy) = found
+    return east, north, hypot(dx, dy)
 
 
 class StoryJoin:
