@@ -95,6 +95,7 @@ def test_seeds_keep_all_promises() -> None:
         ("will", {"present"}),
         ("rights", {"revoked"}),
         ("top-k-follows", {"top-k-anywhere"}),
+        ("join", {"story"}),
     ],
 )
 def test_a_rule_that_is_off_is_noticed(rule: str, broken: set[str]) -> None:

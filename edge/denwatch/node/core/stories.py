@@ -80,8 +80,6 @@ class Stories:
         self._joins: dict[int, StoryJoin] = {}  # by the subscription's id
         self._silences: dict[int, StoryJoin] = {}  # those of absences
         self._ends: list[tuple[int, bytes]] = []  # (expires, key) of what was told: a heap
-        self.forgotten = 0
-        self.told = 0
 
     def restore(self, reader: Reader) -> None:
         """Build the joins from what an earlier run stored."""
@@ -101,11 +99,10 @@ class Stories:
             heapq.heappush(self._ends, (decode_told(row).expires, key))
 
     def count(self) -> dict[str, int]:
-        """Return counts for the status."""
+        """Return how many stories there are, and how much they remember."""
         return {
             "stories": len(self._joins),
             "story_entries": sum(map(len, self._joins.values())),
-            "story_entries_forgotten": self.forgotten,
         }
 
     # Subscriptions and notifications that come and go -------------------------------------------
@@ -165,7 +162,6 @@ class Stories:
             self._forget(transaction, heapq.heappop(self._ends)[1], "expired")
 
     def _say_forgotten(self, transaction: Transaction, id: int, count: int) -> None:
-        self.forgotten += count
         transaction.count("story_entries_forgotten", count)
         owner = self._subscriptions.by_id[id].subscriber.name
         transaction.log("drop", what="story part", why="space", owner=owner)
@@ -258,7 +254,6 @@ class Stories:
             self._pending.forget_decoded()
             return None
         heapq.heappush(self._ends, (expires, dot.key))
-        self.told += 1
         transaction.count("stories_told")
         transaction.log(
             "story",
