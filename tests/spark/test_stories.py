@@ -100,8 +100,7 @@ def test_the_truth_of_stories_is_that_of_the_oracle(spark: SparkSession, tmp_pat
         if row["outcome"] == "wrong":
             assert row["kind"] == "absence", "only a silence can turn out to be none"
             continue
-        closing = 0 if row["closing"] is None else row["closing"] & (1 << 64) - 1
-        found[id][closing] = row["possible"], row["certain"]
+        found[id][row["closing"] & (1 << 64) - 1] = row["possible"], row["certain"]
         assert row["told"] == 1, "this node had everything"
     for id, (story, words) in stories.items():
         known = [describe_reading(vector, story, *rest) for vector, *rest in history]

@@ -32,6 +32,7 @@ from pyspark.sql import functions as F
 
 STORY = 2  # the language
 _UNBOUNDED = 1 << 40  # entries
+_BEGINNING = -1  # in the place of a part
 _ENTRIES = (
     "subscription_id bigint, note_id bigint, part int, at bigint, doubt bigint, device string,"
     " possible int, certain int, place array<double>"
@@ -46,7 +47,7 @@ Asked = tuple[int, str, bytes, bytes, int, int]  # id, owner, vocabulary, story,
 def judge_stories(logs: Logs, notes: DataFrame, windows: DataFrame) -> DataFrame:
     """Return one row a story that is true, or was told: its degrees, and what became of it.
 
-    Columns: story_id, subscription_id, owner, kind, closing (null: a silence since the beginning),
+    Columns: story_id, subscription_id, owner, kind, closing (0: a silence since the beginning),
     at, possible, certain, parts, outcome, told (by how many nodes), delivered (when).
     """
     columns = "subscription_id", "owner", "vocabulary", "vector", "begins", "ends"
@@ -65,9 +66,10 @@ def judge_stories(logs: Logs, notes: DataFrame, windows: DataFrame) -> DataFrame
         documents = collect_meanings(logs.get("vocabulary")).documents
         end = logs.end
         fitting = notes.mapInPandas(_make_fitter(asked, documents), _ENTRIES)
-        begun = session.createDataFrame([(each[0],) for each in asked], "subscription_id bigint")
-        # A silence has no entries, so every story has a row of its own.
-        whole = fitting.join(begun, "subscription_id", "right")
+        # A silence has no entries, so every story has a row of its own. Without nulls: pandas would
+        # make floats of ids.
+        begun = [(each[0], 0, _BEGINNING, 0, 0, "", 0, 0, None) for each in asked]
+        whole = fitting.unionByName(session.createDataFrame(begun, _ENTRIES))
         true = whole.groupBy("subscription_id").applyInPandas(_make_joiner(asked, end), _TRUE)
     told = logs.get("story").groupBy(F.col("item").alias("story_id"))
     facts = ("subscription", "owner", "what", "at", "possible", "certain")
@@ -158,7 +160,7 @@ def _make_joiner(asked: list[Asked], end: int) -> Callable[[pd.DataFrame], pd.Da
         joined = StoryJoin(story, begins, _UNBOUNDED)
         told: dict[int, Telling] = {}
         by_note: dict[int, list[StoryEntry]] = {}
-        for row in entries.dropna(subset=["note_id"]).to_dict("records"):
+        for row in entries[entries["part"] != _BEGINNING].to_dict("records"):
             note = int(row["note_id"]) & (1 << 64) - 1
             where = row["place"]
             place: Place | None = None if where is None else (where[0], where[1], where[2])
@@ -175,7 +177,7 @@ def _make_joiner(asked: list[Asked], end: int) -> Callable[[pd.DataFrame], pd.Da
                 id,
                 owner,
                 KINDS[story.kind],
-                _sign(telling.id) if telling.id else None,
+                _sign(telling.id),
                 telling.at,
                 *telling.degrees,
                 [_sign(entry.id) for entry in telling.entries],
