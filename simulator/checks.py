@@ -11,6 +11,7 @@ from random import Random
 
 from denwatch.node.core.events import Tick
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
+from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import REPORTED
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.matching import match
@@ -156,6 +157,8 @@ def check_wanted(play: Play) -> None:
         for shown in person.notes.values():
             if shown.node in play.truth.liars:
                 continue  # who is with a liar is lied to
+            if "story" in shown.fields:
+                continue  # the check "story" is about those
             body = notes.get(int(shown.id, 16))
             if body is None or int(shown.id, 16) in play.truth.lies:
                 raise Violation("wanted", f"{person.name} saw {shown.id}, which nobody has")
@@ -545,7 +548,8 @@ def check_covered(play: Play) -> None:
             text = f"{host.name} is not sure of {device.name}"
             raise Violation("covered", text, *_list_facts(play, device, host.name, device.life))
         held = [body for id, body in iterate_subscriptions(host) if id not in play.truth.lies]
-        vectors = {body.vector for body in held if body.language == FUZZY}
+        bodies = [part for body in held for part in load_languages().split(body)]
+        vectors = {body.vector for body in bodies if body.language == FUZZY}
         wanted = [decode_subscription(vector) for vector in sorted(vectors)]
         lasting = [each for each in wanted if not each.significance and not each.validity]
         rng = Random(play.scenario.seed)

@@ -176,6 +176,8 @@ def list_asked(person: Person) -> list[AskedSubscription]:
         answer = request.answer
         if not answer or not answer.get("ok") or not {"understood", "id"} <= answer.keys():
             continue
+        if "story" in request.body:  # `simulator.stories` judges those
+            continue
         vector = answer.get("vector")
         subscriptions.append(
             AskedSubscription(

@@ -45,6 +45,7 @@ MODULES = (
     "simulator.bad_disks",
     "simulator.liars",
     "simulator.checks",
+    "simulator.stories",
     "simulator.whole_checks",
     "simulator.ablations",
     "simulator.whole_rules",

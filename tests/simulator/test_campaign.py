@@ -100,6 +100,7 @@ def test_seeds_keep_all_promises() -> None:
         ("my-top", {"my-top-anywhere"}),
         ("my-top-follows", {"my-top-anywhere"}),
         ("expiry", {"expired"}),
+        ("join", {"story"}),
     ],
 )
 def test_a_rule_that_is_off_is_noticed(rule: str, broken: set[str]) -> None:

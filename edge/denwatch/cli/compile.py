@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 _COMPILE_DESCRIPTION = """
 Words, XML (begins with "<") or JSON (begins with "{") are compiled to a subscription vector, in
-hexadecimal, with its length. Approximations are reported on standard error."""
+hexadecimal, with its length. Approximations are reported on standard error. A story is compiled to
+the bytes that nodes exchange, and each of its parts to a vector."""
 _COMPILE_EXAMPLES = """
 denwatch compile 'patient_temperature is very high and heart_rate is not normal'
 denwatch compile --vocabulary weather --verbose 'wind_direction is near 350 ° within 30 °'
 denwatch compile --file subscription.xml --json
-denwatch compile --to xml 'patient_temperature above 104 °F' | denwatch compile"""
+denwatch compile --to xml 'patient_temperature above 104 °F' | denwatch compile
+denwatch compile 'smoke is dense within about 5 min after carbon_monoxide is high'"""
 
 
 def run_compile(argv: list[str]) -> int:
@@ -30,10 +32,13 @@ def run_compile(argv: list[str]) -> int:
     from denwatch.client.compiler import compile_subscription
     from denwatch.client.errors import LanguageError
     from denwatch.client.language import parse, print_as
+    from denwatch.client.language.story_surfaces import tells_story
 
     text, name = common.read_input(arguments.subscription, arguments.file)
     vocabulary = common.load_vocabulary(arguments.vocabulary)
     try:
+        if tells_story(text):
+            return _compile_story(text, vocabulary.prefer(arguments.organisation), arguments)
         tree = parse(text)
         compiled = compile_subscription(
             tree,
@@ -75,6 +80,39 @@ def run_compile(argv: list[str]) -> int:
             print(f"kept by the node: {key} {json.dumps(value, ensure_ascii=False)}")
     for approximation in compiled.report:
         print(f"approximated: {approximation}", file=sys.stderr)
+    return 0
+
+
+def _compile_story(text: str, vocabulary: Vocabulary, arguments: argparse.Namespace) -> int:
+    """Compile one story and print it."""
+    from denwatch.client.compiler.stories import compile_story
+    from denwatch.client.language.story_surfaces import parse_any_story, print_story_as
+
+    tree = parse_any_story(text)
+    compiled = compile_story(tree, vocabulary, compact=not arguments.exact)
+    data, parts = compiled.story.encode(), compiled.story.parts
+    if arguments.to:
+        print(print_story_as(arguments.to, tree).rstrip("\n"))
+        return 0
+    if arguments.json:
+        answer = {
+            "ok": True,
+            "hex": data.hex(),
+            "length": len(data),
+            "parts": [part.hex() for part in parts],
+            "events": [event.name for event, _ in compiled.asks],
+            "words": print_story_as("words", tree),
+            "approximations": list(compiled.notes),
+            "vocabulary": vocabulary.hash,
+        }
+        print(json.dumps(answer, ensure_ascii=False))
+        return 0
+    print(data.hex())
+    print(f"{len(data)} bytes, a story: {tree.kind}")
+    for part, (event, _) in zip(parts, compiled.asks, strict=True):
+        print(f"part: {part.hex()}, event {event.name}")
+    for note in compiled.notes:
+        print(f"approximated: {note}", file=sys.stderr)
     return 0
 
 

@@ -20,7 +20,8 @@ One row a (notification, subscriber) that match by global matching, or that were
 | | unknown | the logs have no such notification, or no such subscription |
 | | no match | the subscription does not match it |
 
-What readings were filtered or dropped at their source never became notifications: see `costs`.
+Stories are told over several notifications: `stories.py` judges them. What readings were filtered
+or dropped at their source never became notifications: see `costs`.
 """
 
 from __future__ import annotations
@@ -96,12 +97,18 @@ def judge_outcomes(
     return judged.select(*columns).unionByName(_find_repeated(logs, notes), True)
 
 
+def list_delivered(logs: Logs) -> DataFrame:
+    """Return the deliveries of notifications; those of stories are judged by themselves."""
+    told = logs.get("story").selectExpr("item as note").distinct()
+    return logs.get("deliver").join(told, "note", "left_anti")
+
+
 def _find_deliveries(logs: Logs) -> DataFrame:
     facts = (
         *("min(time) as delivered", "min_by(node, struct(time, node, number)) as node"),
         "flatten(collect_list(subscriptions)) as delivered_for",
     )
-    told = logs.get("deliver").groupBy(F.col("note").alias("note_id"), "owner")
+    told = list_delivered(logs).groupBy(F.col("note").alias("note_id"), "owner")
     return told.agg(*map(F.expr, facts))
 
 
@@ -153,7 +160,7 @@ def _find_repeated(logs: Logs, notes: DataFrame) -> DataFrame:
     """Return a row for each delivery after the first of the same to the same subscriber."""
     order = F.struct("time", "node", "number")
     many = (
-        logs.get("deliver")
+        list_delivered(logs)
         .groupBy(F.col("note").alias("note_id"), "owner")
         .agg(F.sort_array(F.collect_list(order)).alias("all"))
         .where(F.size("all") > 1)

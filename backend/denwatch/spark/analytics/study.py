@@ -11,7 +11,15 @@ from functools import cached_property
 from pathlib import Path
 
 from denwatch.spark import services
-from denwatch.spark.analytics import contacts, costs, outcomes, subscriptions, timeline, what_if
+from denwatch.spark.analytics import (
+    contacts,
+    costs,
+    outcomes,
+    stories,
+    subscriptions,
+    timeline,
+    what_if,
+)
 from denwatch.spark.analytics.contacts import ContactSpan, Stay
 from denwatch.spark.analytics.outcomes import LATE
 from denwatch.spark.analytics.timeline import Logs
@@ -122,6 +130,11 @@ class Study:
             self.pairs, self.oracle, self.logs, self.notes, self.subscriptions, self._late
         ).cache()
 
+    @cached_property
+    def stories(self) -> DataFrame:
+        """The truth of each story, and what became of it."""
+        return stories.judge_stories(self.logs, self.notes, self.subscriptions).cache()
+
     # Figures ----------------------------------------------------------------------------------
 
     @cached_property
@@ -197,6 +210,7 @@ class Study:
         return {
             "headline": ("all outcomes in one row", lambda: self.headline),
             "outcomes": ("what became of each match of a subscriber", lambda: self.outcomes),
+            "stories": ("what became of each story that is true", lambda: self.stories),
             "causes": ("outcomes by cause", lambda: outcomes.count_causes(self.outcomes)),
             "delivery": (
                 "outcomes over time",

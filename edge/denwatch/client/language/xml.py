@@ -22,7 +22,11 @@ from denwatch.client.plugins import Named, PluginRegistry, load_registry, order_
 def parse_xml(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
     """Return the subscription of an XML text; LanguageError points at what is wrong."""
     registry = registry or load_registry()
-    root = parse_source(text, list_tags(registry))
+    return read_subscription(parse_source(text, list_tags(registry)), registry)
+
+
+def read_subscription(root: Element, registry: PluginRegistry) -> syntax.SubscriptionTree:
+    """Return the subscription of an element, which may stand inside another."""
     validate(root, registry)
     return _XmlReader(registry, root).read()
 

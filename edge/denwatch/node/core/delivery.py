@@ -64,6 +64,7 @@ from denwatch.node.core.subscriptions import (
     make_id_key,
     save_top_k,
 )
+from denwatch.node.core.told_stories import describe_story
 from denwatch.node.ranking.rank import SUM, Rank, combine_values
 from denwatch.node.ranking.topk import Verdict
 from denwatch.protocol.frames import FUZZY
@@ -121,6 +122,8 @@ class DeliveryPolicy:
 
     def localise(self, notification: Notification) -> tuple[int, int]:
         """Return when a notification was read and when it expires (0: never), in our timeline."""
+        if notification.story is not None:  # it was told here
+            return notification.at, notification.expires
         localise = self._clock.localise
         return localise(notification.dot, notification.at), notification.expires and localise(
             notification.dot, notification.expires
@@ -244,6 +247,9 @@ class DeliveryPolicy:
         reason, visible = self.find_shown(subscription, notification)
         if reason is not None:
             return False
+        if notification.story is not None:
+            roles, asks = self._list_roles(subscription), notification.story.asks
+            return all(self._roles.check(role, *ask) is None for role in roles for ask in asks)
         if subscription.language != FUZZY:
             names = _list_names(subscription.language, subscription.vector)
             event = name_event(notification)
@@ -611,6 +617,11 @@ class Delivery:
     ) -> bytes:
         subscription, possible, certain, attribute = best
         _, visible = self._policy.find_shown(subscription, notification)
+        story, clock = None, self._subscriptions.clock
+        if notification.story is not None:
+            parts = notification.story.parts
+            shown = [self._policy.find_shown(subscription, p.notification)[1] for p in parts]
+            story = describe_story(notification.story, shown, clock)
         return render_notification(
             notification,
             visible,
@@ -618,9 +629,10 @@ class Delivery:
             (possible, certain, attribute),
             [(match[0].label, match[1]) for match in matches],
             score,
-            self._subscriptions.clock.show(notification.dot, notification.at),
-            self._subscriptions.clock.date(until) if until else None,
+            clock.date(notification.at) if story else clock.show(notification.dot, notification.at),
+            clock.date(until) if until else None,
             self._item_store.name,
+            story,
         )
 
     # Acknowledgements -----------------------------------------------------------------------
@@ -685,7 +697,9 @@ class Delivery:
         )
         transaction.count("notes_delivered")
         # A receipt is an item of ours: it lives as long as its notification, in our timeline.
-        expires = entry.expires and self._subscriptions.clock.localise(dot, entry.expires)
+        expires = entry.expires
+        if expires and not dot.is_told:
+            expires = self._subscriptions.clock.localise(dot, expires)
         is_own = dot.origin == self._item_store.name
         proof = b"" if is_own else self._pending.find_proof(transaction, dot, entry)
         counted = self._policy.find_counted(subscriber, dot.id, matches)
@@ -728,7 +742,7 @@ class Delivery:
 
     def _check_all_have(self, transaction: Transaction, code: int, entry: PendingRow) -> None:
         after = self._settings.purge_after
-        if after is not None and not self._pending.list_degrees(entry):
+        if after is not None and not self._pending.list_wanted(entry):
             due = max(transaction.now, entry.latest + after)
             heapq.heappush(self._delivered, (due, code))
 
@@ -737,6 +751,6 @@ class Delivery:
         while self._delivered and self._delivered[0][0] <= transaction.now:
             code = heapq.heappop(self._delivered)[1]
             entry = self._pending.find(transaction, code)
-            if entry is not None and not self._pending.list_degrees(entry):
+            if entry is not None and not self._pending.list_wanted(entry):
                 dot = self._pending.decode(code)
                 self._item_store.remove(transaction, NOTIFICATION, dot, "delivered")

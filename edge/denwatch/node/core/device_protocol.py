@@ -65,6 +65,7 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
+from denwatch.node.core.languages import STORY, load_languages
 from denwatch.node.core.notifications import Vocabularies, decode_notification
 from denwatch.node.core.subscriptions import Subscription
 from denwatch.node.core.updates import DeviceUpdates, RunningImage
@@ -497,6 +498,11 @@ class DeviceProtocol:
                     self._request(item)
         else:
             for each in subscriptions:
+                if each.language == STORY:
+                    story = self._item_store.get(reader, SUBSCRIPTION, each.dot)
+                    if story is not None:
+                        self._request(story)
+                    continue
                 masks = (each.features, each.wides) if each.event >= 0 else None
                 ends = self._find_end(each.dot, each.expires)
                 self._tables.requested.add(
@@ -799,35 +805,39 @@ class DeviceProtocol:
     def add_subscriptions(self, transaction: Transaction, items: Iterable[Item]) -> None:
         """Request from devices what new subscriptions ask for."""
         for item in items:
-            added = self._request(item)
-            if added is not None:
+            for added in self._request(item):
                 self._downlink.announce(transaction, self._tables.add_vector(transaction, *added))
 
     def remove_subscription(self, transaction: Transaction, item: Item) -> None:
         """Ask for it no longer."""
         try:
-            body = decode_body(SubscriptionBody, item.body)
+            bodies = load_languages().split(decode_body(SubscriptionBody, item.body))
         except ProtocolError:  # as in `restore`
             return
-        removed = self._tables.requested.remove(item.id, body)
-        if removed is None:
-            return
-        vector, is_unrequested = removed
-        if is_unrequested:
-            concerned = self._tables.remove_vector(transaction, vector)
-        else:
-            concerned = self._tables.add_vector(transaction, vector, False)
-        self._downlink.announce(transaction, concerned)
+        for body in bodies:
+            removed = self._tables.requested.remove(item.id, body)
+            if removed is None:
+                continue
+            vector, is_unrequested = removed
+            if is_unrequested:
+                concerned = self._tables.remove_vector(transaction, vector)
+            else:
+                concerned = self._tables.add_vector(transaction, vector, False)
+            self._downlink.announce(transaction, concerned)
 
-    def _request(self, item: Item) -> tuple[RequestedVector, bool] | None:
-        """Request the vector of a subscription; return it and whether it is new, if there is one.
+    def _request(self, item: Item) -> list[tuple[RequestedVector, bool]]:
+        """Request the vectors of a subscription, of a story those of its parts.
 
-        ProtocolError for an item that is none.
+        Return each that devices have, and whether it is new; ProtocolError for what is none.
         """
         body = decode_body(SubscriptionBody, item.body)
-        ends = self._find_end(item.dot, item.expires)
-        whole = asks_whole(body)
-        return self._tables.requested.add(item.id, body, ends, read_score(body), is_whole=whole)
+        ends, score = self._find_end(item.dot, item.expires), read_score(body)
+        requested, whole = self._tables.requested, asks_whole(body)
+        found = [
+            requested.add(item.id, part, ends, score, is_whole=whole)
+            for part in load_languages().split(body)
+        ]
+        return [each for each in found if each is not None]
 
     def _find_end(self, dot: Dot, expires: int) -> int:
         """Return when a subscription ends in our timeline."""

@@ -41,6 +41,7 @@ FORMATS = ("json", "cbor")  # of notifications, for a subscriber
 PROOF = 8  # bytes
 # How the values of several subscriptions that a notification matches become one.
 COMBINATIONS = ("maximum", "minimum", "mean", "sum")
+STORIES = "story "  # how the origin of a told story begins (`told_stories.py`)
 
 
 class Dot(NamedTuple):
@@ -54,6 +55,11 @@ class Dot(NamedTuple):
     def run(self) -> tuple[str, int]:
         """Origin and epoch: what the sequence counts in."""
         return self.origin, self.epoch
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it names a told story, which is no item: runs of nodes count from 1."""
+        return self.epoch == 0 and self.origin.startswith(STORIES)
 
     @property
     def key(self) -> bytes:
@@ -78,6 +84,12 @@ def _read_run(start: bytes) -> tuple[str, int]:
     """Return the run whose keys begin so."""
     end = 1 + start[0]
     return start[1:end].decode(), int.from_bytes(start[end:], "big")
+
+
+def name_story(subscription: int, closing: int) -> Dot:
+    """Return the dot of a told story, the same at every node, by the reading that closes it."""
+    digest = hashlib.blake2b(closing.to_bytes(8, "big"), digest_size=SEQUENCE_BITS // 8).digest()
+    return Dot(f"{STORIES}{subscription:016x}", 0, int.from_bytes(digest, "big"))
 
 
 def read_dot(key: bytes) -> Dot:

@@ -54,6 +54,7 @@ from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionV
 
 if TYPE_CHECKING:
     from denwatch.node.core.subscriptions import Subscription
+    from denwatch.node.core.told_stories import ToldStory
 
 # Vectors ---------------------------------------------------------------------------------------
 
@@ -247,6 +248,7 @@ class Notification:
         "id",
         "parts",
         "run",
+        "story",
         "vector",
         "vocabulary",
     )
@@ -269,6 +271,7 @@ class Notification:
         self.expires = item.expires
         self.vocabulary = body.vocabulary
         self.event = event
+        self.story: ToldStory | None = None  # what it tells, if it is no reading
         self.parts: dict[int, bytes] = {}  # JSON of event, device and values, by what is visible
 
 
@@ -389,9 +392,10 @@ def _describe_notification(notification: Notification, visible: int) -> bytes:
     ]
     # Two nodes may have taken one reading: the device walked before it heard the first one's
     # acknowledgement. Then there are two ids, and this says that it is the same.
-    reading = f"{notification.device}/{notification.device_epoch}/{notification.device_sequence}"
+    device = notification.device if notification.story is None else notification.dot.origin
+    reading = f"{device}/{notification.device_epoch}/{notification.device_sequence}"
     head = {"event": name_event(notification), "device": notification.device, "reading": reading}
-    if notification.device_epoch == REPORTED:
+    if notification.device_epoch == REPORTED and notification.story is None:
         head["reporter"] = notification.device
     shared = _encode(head)[1:-1] + b',"values":{' + b",".join(members) + b"}"
     faults = notification.vector.faults & visible
@@ -461,10 +465,12 @@ def render_notification(
     at: int,
     expires: int | None,
     node: str,
+    story: dict[str, Any] | None = None,
 ) -> bytes:
     """Return the message; `match` is (possible, certain, attribute) of the best subscription.
 
-    `matches` are all of the subscriber's that it fits, with their degrees.
+    `matches` are all of the subscriber's that it fits, with their degrees. `story` is what a told
+    story says of its parts.
     """
     shared = notification.parts.get(visible)
     if shared is None:
@@ -474,7 +480,9 @@ def render_notification(
         "degree": round(possible / 255, 3),
         "possible": round(possible / 255, 3),
         "certain": round(certain / 255, 3),
-        "why": explain(notification, subscription, possible, attribute),
+        "why": {"words": notification.story.explain()}
+        if notification.story is not None
+        else explain(notification, subscription, possible, attribute),
         "subscription": subscription.label,
         "subscription_id": subscription.hex,
         "subscriptions": [label for label, _ in matches],
@@ -484,6 +492,8 @@ def render_notification(
         "score": round(score, 4),
         "node": node,
     }
+    if story is not None:
+        tail["story"] = story
     message = b'{"id":"%016x",' % notification.id + shared + b"," + _encode(tail)[1:]
     return cbor2.dumps(json.loads(message)) if subscription.format == "cbor" else message
 

@@ -15,6 +15,7 @@ repeats.
     {"subscribe": "pain is severe", "name": "pain", "format": "cbor", "request": "7"}
     {"subscribe": "pain is very severe and heart_rate is very high", "exact": true}
     {"content": [["event", "=", "patient"], ["triage", "=", "red"]], "name": "red", "top": 3}
+    {"story": {"none": "pain is mild", "for": "about 10 min"}, "name": "silence"}
 
 A report is what a person has seen: words, or JSON or CBOR with an age and a reference.
 
@@ -125,7 +126,7 @@ def read_request(payload: bytes) -> Request:
             return Request(SUBSCRIBE, text)  # the language says where
         _check_texts(members)
         return _read_map(members, text)
-    return Request(SUBSCRIBE, text)
+    return Request(SUBSCRIBE, text, language=load_languages().find_language(text))
 
 
 def read_reference(payload: bytes) -> str | None:
@@ -180,7 +181,7 @@ def _read_words(text: str) -> Request:
         return _read_need(text)
     if is_preference(text):
         return Request(MY_TOP, _check_preference(parse_preference(text)))
-    return Request(SUBSCRIBE, text, language=load_languages().find_opening(words[0]))
+    return Request(SUBSCRIBE, text, language=load_languages().find_language(text))
 
 
 def _read_map(members: Any, text: str | None) -> Request:
@@ -447,6 +448,8 @@ def compile_request(
     except ProtocolError as error:
         raise LanguageError(str(error)) from None
     role = _check_role(roles, subscriber, found.event.name, found.attributes)
+    for event, attributes in found.others:
+        _check_role(roles, subscriber, event, attributes)
     body = SubscriptionBody(
         owner=subscriber,
         role=role,

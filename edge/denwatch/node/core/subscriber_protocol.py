@@ -32,10 +32,11 @@ from denwatch.node.core.items import (
     prove_item,
 )
 from denwatch.node.core.notifications import Vocabularies
-from denwatch.node.core.pending import Pending
+from denwatch.node.core.pending import Matched, Pending
 from denwatch.node.core.preferences import Preferences
 from denwatch.node.core.receipts import Receipts
 from denwatch.node.core.request_handler import PlaceOnSensors, RequestHandler
+from denwatch.node.core.stories import Stories
 from denwatch.node.core.subscriptions import (
     KEPT_REASONS,
     ItemClock,
@@ -75,6 +76,7 @@ class SubscriberProtocol:
             item_store, vocabularies, clock, settings
         )
         self._pending = pending = Pending(item_store, subscriptions, settings)
+        self.stories = Stories(item_store, subscriptions, pending, settings)
         self._policy = DeliveryPolicy(roles, clock, settings)
         self._preferences = Preferences(item_store, subscriptions)
         self._receipts = Receipts(item_store, subscriptions, settings)
@@ -105,6 +107,7 @@ class SubscriberProtocol:
             self._policy.restore_top_k(reader, subscription)
         self._preferences.restore(reader)
         self._pending.restore(reader)
+        self.stories.restore(reader)
         self._receipts.restore(reader)
         self._requests.replies.restore(reader)
         self._requests.finder.restore(reader)
@@ -159,7 +162,9 @@ class SubscriberProtocol:
         """Do what is due: first what only looks at the items, then what changes them."""
         self._subscriptions.go_on(transaction)
         for found in self._pending.catch_up(transaction):
-            self._delivery.hand_out(transaction, found)
+            self._hand_out(transaction, found)
+        for told in self.stories.tick(transaction):
+            self._delivery.hand_out(transaction, told)
         for subscription in self._subscriptions.drop_ended(transaction):
             self._policy.forget(transaction, subscription)
         self._subscriptions.join_twins(transaction)
@@ -180,8 +185,15 @@ class SubscriberProtocol:
     ) -> None:
         """Match new notifications, and send them to those who are there."""
         for found in self._pending.add_notifications(transaction, items, source):
-            self._delivery.hand_out(transaction, found)
+            self._hand_out(transaction, found)
         self._pending.flush(transaction)
+
+    def _hand_out(self, transaction: Transaction, found: Matched) -> None:
+        """Hand out a notification, then the stories that it tells."""
+        self._delivery.hand_out(transaction, found)
+        if found.parts:
+            for told in self.stories.add(transaction, found):
+                self._delivery.hand_out(transaction, told)
 
     def add_subscriptions(
         self, transaction: Transaction, items: Sequence[Item], source: str
@@ -191,6 +203,7 @@ class SubscriberProtocol:
             subscription = self._subscriptions.add(transaction, item, source)
             if subscription is not None:
                 subscriber = subscription.subscriber
+                self.stories.add_subscription(subscription)
                 self._pending.note_late(transaction, subscription)
                 self._receipts.note_place(transaction, subscriber, item.dot.origin)
                 self._receipts.report_place(transaction, subscriber)
@@ -307,6 +320,7 @@ class SubscriberProtocol:
 
     def remove_notification(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Forget who waits for a notification that is gone."""
+        self.stories.remove_notification(transaction, item)
         for name in self._pending.remove_notification(transaction, item, reason):
             self._delivery.note_gone(transaction, self._subscriptions.find_subscriber(name))
 
@@ -317,8 +331,9 @@ class SubscriberProtocol:
             return
         if reason in KEPT_REASONS:
             for found in self._pending.match_before_end(transaction, subscription):
-                self._delivery.hand_out(transaction, found)
+                self._hand_out(transaction, found)
         self._subscriptions.remove(transaction, item, reason)
+        self.stories.remove_subscription(transaction, subscription, reason in KEPT_REASONS)
         self._pending.forget_late(transaction, subscription.id)
         if reason not in KEPT_REASONS:
             self._policy.forget(transaction, subscription)
@@ -340,7 +355,7 @@ class SubscriberProtocol:
     def wanted(self, reader: Reader, dot: Dot) -> dict[str, int]:
         """Return who still waits for a notification that is held, with the degrees (0..255)."""
         entry = self._pending.peek(reader, self._pending.encode(dot))
-        return {} if entry is None else self._pending.list_degrees(entry)
+        return {} if entry is None else self._pending.list_wanted(entry)
 
     def find_time(self, reader: Reader, dot: Dot) -> int:
         """Return when a notification that is held was made, by the clock here; 0 if unknown."""

@@ -26,6 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 import cbor2
 import msgspec
+from denwatch.client.compiler.stories import Story
 from denwatch.node.core.device_directory import SubscriptionNeed
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
@@ -37,7 +38,7 @@ from denwatch.node.core.items import (
     decode_body,
     decode_item,
 )
-from denwatch.node.core.languages import StoredSubscription, load_languages
+from denwatch.node.core.languages import STORY, StoredSubscription, load_languages
 from denwatch.node.core.notifications import (
     Notification,
     Vocabularies,
@@ -47,6 +48,7 @@ from denwatch.node.core.stored_facts import StoredFacts
 from denwatch.node.matching.facts import FactTable, find_fact
 from denwatch.node.matching.joins import JoinMatcher
 from denwatch.node.matching.plugins import Matcher
+from denwatch.node.matching.story_parts import StoryParts
 from denwatch.node.ranking.preference import PersonPreference
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK
@@ -90,6 +92,8 @@ class SubscriberSettings:
     # Notifications that all known subscribers have are removed this long after they were read;
     # None keeps them until they expire, for those whose subscription is not known here yet.
     purge_after: int | None = None
+    story_life: int = 86_400_000  # how long a story is kept for its subscriber
+    story_entries: int = 1_024  # readings that one part of a story remembers
     report_life: int = 7 * 86_400_000  # how long what a person reported is kept
     ended_life: int = 7 * 86_400_000  # how long matches of an expired subscription may wait
     place_life: int = 7 * 86_400_000  # how long others remember where somebody went
@@ -355,6 +359,7 @@ class Subscription:
         "run",
         "score",
         "significance",
+        "story",
         "subscriber",
         "threshold",
         "top_k",
@@ -391,6 +396,7 @@ class Subscription:
         self.aggregator = MIN
         self.recent: tuple[int, int] | None = None
         self.significance: Significance | None = None
+        self.story: Story | None = None  # what it tells, if it is about several readings
         self.is_plain = False  # its degree is that of the predicate that decided
 
     def adopt(self, vector: SubscriptionVector) -> None:
@@ -615,6 +621,8 @@ class Subscriptions:
         subscription = Subscription(item, body, self.find_subscriber(body.owner))
         if isinstance(content, SubscriptionVector):
             subscription.adopt(content)
+        elif isinstance(content, Story):
+            subscription.story = content
         return subscription, content
 
     def _add(self, item: Item) -> Subscription:
@@ -748,11 +756,27 @@ class Subscriptions:
                     if notification.vector.olds:
                         joined = self._joins.match(notification.vector, _AGE)
                         self._add_valid(notification, now, joined, matches)
-            elif len(matcher):
+            elif len(matcher) and language != STORY:  # `match_parts`
                 for notification, matches in zip(notifications, found, strict=True):
                     rows = matcher.match(describe_content_values(notification))
                     self._add_valid(notification, now, rows, matches)
         for matches in found:
+            matches.sort()
+        return found
+
+    def match_parts(self, notifications: Sequence[Notification], now: int) -> list[list[MatchRow]]:
+        """Return, for each notification, the parts of stories that it fits.
+
+        A row is that of a match, with the number of the part in the place of the attribute.
+        """
+        found: list[list[MatchRow]] = [[] for _ in notifications]
+        parts = self._matchers.get(STORY)
+        if parts is None or not len(parts):
+            return found
+        assert isinstance(parts, StoryParts)
+        rows = parts.match_parts([notification.vector for notification in notifications])
+        for notification, fitting, matches in zip(notifications, rows, found, strict=True):
+            self._add_valid(notification, now, fitting, matches)
             matches.sort()
         return found
 
@@ -803,7 +827,14 @@ class Subscriptions:
             earliest = latest - 2 * doubt(*notification.run, now)
         if begin - notification.doubt > latest or (end and earliest >= end):
             return False
-        if subscription.vocabulary == notification.vocabulary or subscription.event < 0:
+        if subscription.vocabulary == notification.vocabulary:
+            return True
+        if subscription.story is not None:
+            agree, number = self.vocabularies.agree, notification.vector.event
+            asked = (v.features for v in subscription.story.vectors if v.event == number)
+            pair = subscription.vocabulary, notification.vocabulary
+            return all(agree(*pair, number, features) for features in asked)
+        if subscription.event < 0:
             return True
         return self.vocabularies.agree(
             subscription.vocabulary,

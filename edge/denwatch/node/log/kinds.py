@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-SCHEMA = 3
+SCHEMA = 4
 
 TEXT = "text"
 INT = "int"  # 64 bits, signed; times are in ms
@@ -107,6 +107,9 @@ _TABLE = """
     what:text detail:text
 26 plan: an operator recommends another strategy
     strategy:text by:text is_followed:bool
+27 story: several notifications tell a story that was subscribed to
+    item:id subscription:id owner:text what:text parts:ids at:int expires:int possible:int
+    certain:int
 """
 
 

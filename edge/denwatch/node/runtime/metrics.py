@@ -130,6 +130,7 @@ class NodeStatus:
             "notifications": item_store.count(NOTIFICATION),
             "waiting": subscribers.count_waiting(),
             "attached": subscribers.count_attached(),
+            **subscribers.stories.count(),
             "peers": len(self._durable_node.peers),
             "clock_doubt_ms": self._clocks.doubt_peers(now),
             **self._count_connections(),
