@@ -138,6 +138,8 @@ def test_compile_says_where_the_mistake_is(capfd: Capture, tmp_path: Path) -> No
     assert err.splitlines()[1:] == [
         "  heart_rate is high and smoek is dense",
         "                         ^^^^^",
+        "  try heart_rate is high",
+        "  try smoke is dense",
     ]
     assert err.startswith('column 24: unknown attribute "smoek"; did you mean "smoke"')
     path = tmp_path / "words.txt"
@@ -151,7 +153,8 @@ def test_compile_says_where_the_mistake_is(capfd: Capture, tmp_path: Path) -> No
 def test_a_long_line_is_cut_around_the_mistake(capfd: Capture) -> None:
     words = " or ".join(["heart_rate is high"] * 20) + " or smoek is dense"
     _, _, err = run(capfd, "compile", words)
-    source, caret = err.splitlines()[1:]
+    source, caret, *tries = err.splitlines()[1:]
+    assert all(line.startswith("  try ") for line in tries)
     assert len(source) <= 102
     assert source[caret.index("^") :].startswith("smoek")
 

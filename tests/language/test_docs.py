@@ -14,6 +14,7 @@ from denwatch.client.compiler import compile_subscription, decompile
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse, print_as
 from denwatch.client.language.grammar import GRAMMAR, build_parser
+from denwatch.client.language.understanding import understand
 from denwatch.client.syntax import SubscriptionTree
 from denwatch.client.vocabulary import load_shipped
 
@@ -57,6 +58,26 @@ def test_words_compile_and_come_back(words: str, vocabulary: str) -> None:
     assert compile_subscription(again, known).data == compiled.data
 
 
+EVERYDAY = [
+    tuple(cell.strip().replace("`", "") for cell in line.split("|")[1:3])
+    for block in (PAGE.partition("## Everyday words")[2].partition("### Adding")[0],)
+    for line in block.splitlines()
+    if line.startswith("| `")
+]
+
+
+@pytest.mark.parametrize(("said", "meant"), EVERYDAY)
+def test_everyday_words_mean_what_the_page_says(said: str, meant: str) -> None:
+    known = load_shipped("rescue")
+    if meant.startswith("asks: "):
+        with pytest.raises(LanguageError) as caught:
+            understand(said, known)
+        assert meant.removeprefix("asks: ") in caught.value.hints
+        return
+    wanted = compile_subscription(parse(meant), known)
+    assert understand(said, known).compiled.data == wanted.data
+
+
 @pytest.mark.parametrize("block", list_blocks("json", "xml"), ids=lambda block: str(block.line))
 def test_documents_compile(block: Block) -> None:
     tree = parse(block.text)
@@ -87,7 +108,7 @@ def test_commands_print_what_is_shown(block: Block, capfd: pytest.CaptureFixture
 def test_errors_are_shown_as_they_are(block: Block) -> None:
     words, _, shown = block.text.partition("\n")
     with pytest.raises(LanguageError) as caught:
-        compile_subscription(parse(words), load_shipped("rescue"))
+        understand(words, load_shipped("rescue"))
     assert point_at(caught.value, words, "") == shown.rstrip("\n")
 
 

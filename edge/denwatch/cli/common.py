@@ -134,6 +134,15 @@ def make_folder(path: Path, mode: int = 0o777) -> Path:
     return path
 
 
+def find_language() -> str:
+    """Return the code of the user's language, if we have it; else English."""
+    from denwatch.client.language.localisation import DEFAULT, list_locales
+
+    names = ("LC_ALL", "LC_MESSAGES", "LANG")
+    code = next(filter(None, map(os.environ.get, names)), "")[:2].casefold()
+    return code if code in list_locales() else DEFAULT
+
+
 def find_data_home() -> Path:
     """Return the folder in which programs of this user keep their data."""
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -142,8 +151,9 @@ def find_data_home() -> Path:
 
 def point_at(error: LanguageError, text: str, name: str) -> str:
     """Return the error with its line of the text, underlined where it occurs."""
+    tries = "".join(f"\n  {error.phrases['try'].format(hint)}" for hint in error.hints)
     if error.at is None:
-        return f"{name}: {error.describe()}" if name else error.describe()
+        return f"{name}: {error.describe()}{tries}" if name else f"{error.describe()}{tries}"
     line, column = error.locate(text)
     shown = error.point(text).split("\n")
     source, caret = shown[0].expandtabs(1), shown[1]
@@ -152,7 +162,7 @@ def point_at(error: LanguageError, text: str, name: str) -> str:
     where = f"{name}, line {line}, column {column}" if name else f"column {column}"
     if not name and "\n" in text:
         where = f"line {line}, column {column}"
-    return f"{where}: {error.describe()}\n  {source}\n  {caret}"
+    return f"{where}: {error.describe()}\n  {source}\n  {caret}{tries}"
 
 
 def print_mistake(error: LanguageError, text: str, name: str = "", *, as_json: bool) -> None:

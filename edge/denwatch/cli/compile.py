@@ -29,27 +29,28 @@ denwatch compile 'smoke is dense within about 5 min after carbon_monoxide is hig
 def run_compile(argv: list[str]) -> int:
     """Compile one subscription and print it."""
     arguments = _parse_compile(argv)
-    from denwatch.client.compiler import compile_subscription
     from denwatch.client.errors import LanguageError
-    from denwatch.client.language import parse, print_as
+    from denwatch.client.language import print_as
     from denwatch.client.language.story_surfaces import tells_story
+    from denwatch.client.language.understanding import understand
 
     text, name = common.read_input(arguments.subscription, arguments.file)
     vocabulary = common.load_vocabulary(arguments.vocabulary)
     try:
         if tells_story(text):
             return _compile_story(text, vocabulary.prefer(arguments.organisation), arguments)
-        tree = parse(text)
-        compiled = compile_subscription(
-            tree,
+        found = understand(
+            text,
             vocabulary,
             organisation=arguments.organisation,
             handle=arguments.handle,
             compact=not arguments.exact,
+            language=arguments.language,
         )
     except LanguageError as error:
         common.print_mistake(error, text, name, as_json=arguments.json)
         return WRONG_INPUT
+    tree, compiled = found.tree, found.compiled
     if arguments.to:
         with_sets = vocabulary if arguments.self_contained else None
         print(print_as(arguments.to, tree, vocabulary=with_sets).rstrip("\n"))
@@ -66,6 +67,7 @@ def run_compile(argv: list[str]) -> int:
                 {"subject": a.subject, "message": a.message, "error": a.error}
                 for a in compiled.report
             ],
+            "taken": list(found.notes),
             "vocabulary": compiled.vocabulary,
         }
         print(json.dumps(answer, ensure_ascii=False))
@@ -78,6 +80,7 @@ def run_compile(argv: list[str]) -> int:
         print(format_rows(describe_bytes(compiled.data, vocabulary)))
         for key, value in compiled.options.to_dict().items():
             print(f"kept by the node: {key} {json.dumps(value, ensure_ascii=False)}")
+    print(*(f"{note}\n" for note in found.notes), sep="", end="", file=sys.stderr)
     for approximation in compiled.report:
         print(f"approximated: {approximation}", file=sys.stderr)
     return 0
@@ -125,6 +128,13 @@ def _parse_compile(argv: list[str]) -> argparse.Namespace:
     common.add_option(
         parser, "--handle HANDLE", "the handle on the device link", type=_read_handle, default=0
     )
+    common.add_option(
+        parser,
+        "--language CODE",
+        "the language of everyday words that goes first (en)",
+        type=_read_language,
+        default=common.find_language(),
+    )
     common.add_option(parser, "--exact", "keep hedges and second slopes, even beyond 17 bytes")
     output = parser.add_mutually_exclusive_group()
     common.add_option(output, "-v, --verbose", "add a table of every byte")
@@ -137,6 +147,14 @@ def _parse_compile(argv: list[str]) -> argparse.Namespace:
     )
     common.add_option(parser, "--self-contained", "with --to xml: write out domains and fuzzy sets")
     return parser.parse_args(argv)
+
+
+def _read_language(text: str) -> str:
+    from denwatch.client.language.localisation import list_locales
+
+    if text not in list_locales():
+        raise argparse.ArgumentTypeError(f'"{text}" is not one of {", ".join(list_locales())}')
+    return text
 
 
 def _read_handle(text: str) -> int:

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     common.stop_at_sigterm()
     with subscriber:
-        name = None
+        name, understood = None, ""
         try:
             if arguments.unsubscribe:
                 for name in _choose_ended(arguments, text, subscriber):
@@ -81,9 +81,15 @@ def _run(arguments: argparse.Namespace) -> int:
             if text is not None:
                 name, _ = find_name(text, arguments.subscription_name)
                 found = subscriber.subscribe(text, name, arguments.timeout)
+                understood = found.understood
                 if arguments.explain:
                     _explain(subscriber)
-                print(f'"{found.name}" is active ({found.id})', file=sys.stderr)
+                print(
+                    f'"{found.name}" is active ({found.id})',
+                    *found.taken,
+                    sep="\n",
+                    file=sys.stderr,
+                )
                 for note in found.notes:
                     print(f"  {note}", file=sys.stderr)
             elif not subscriber.subscriptions():
@@ -95,7 +101,8 @@ def _run(arguments: argparse.Namespace) -> int:
         except LanguageError as error:
             common.print_mistake(error, text or "", as_json=arguments.json)
             return WRONG_INPUT
-        return _show(arguments, subscriber, status, name)
+        texts = [understood] if understood else [each.text for each in subscriber.subscriptions()]
+        return _show(arguments, subscriber, status, name, texts)
 
 
 def _explain(subscriber: Subscriber) -> None:
@@ -131,17 +138,25 @@ def _prefer(arguments: argparse.Namespace, text: str) -> int:
 
 
 def _show(
-    arguments: argparse.Namespace, subscriber: Subscriber, status: _StatusPrinter, name: str | None
+    arguments: argparse.Namespace,
+    subscriber: Subscriber,
+    status: _StatusPrinter,
+    name: str | None,
+    texts: list[str],
 ) -> int:
+    from denwatch.client.subscriber.display import list_asked
+
     wants_table = sys.stdout.isatty() and not arguments.json and not arguments.plain
     with suppress(KeyboardInterrupt):
+        asked = [] if arguments.json else list_asked(texts)
         if wants_table:
             status.is_quiet = True  # the table shows it
-            _show_table(arguments, subscriber, f"{arguments.name}: {name or 'all'}")
+            _show_table(arguments, subscriber, f"{arguments.name}: {name or 'all'}", asked)
         else:
 
             def print_one(notification: ReceivedNotification) -> None:
-                print(_format_line(notification, subscriber.now(), arguments.json), flush=True)
+                line = _format_line(notification, subscriber.now(), arguments.json, asked)
+                print(line, flush=True)
 
             _take_notifications(arguments, subscriber, print_one)
     if not arguments.json:
@@ -176,7 +191,9 @@ def _take_notifications(
             return
 
 
-def _show_table(arguments: argparse.Namespace, subscriber: Subscriber, title: str) -> None:
+def _show_table(
+    arguments: argparse.Namespace, subscriber: Subscriber, title: str, asked: list[str]
+) -> None:
     """Show a table that is repainted: ages grow, and what has expired disappears."""
     from denwatch.client.subscriber.display import RankedNotifications
 
@@ -191,9 +208,15 @@ def _show_table(arguments: argparse.Namespace, subscriber: Subscriber, title: st
         received += 1
 
     def repaint() -> None:
+        best = ranked.rank(now())
         room = max(1, live.console.height - 7)
-        table = _build_table(ranked.rank(now()), now(), room, subscriber.status, received)
-        table.title = title
+        while True:  # values wrap: fewer notifications, until all lines fit
+            table = _build_table(best, now(), room, subscriber.status, received, asked)
+            table.title = title
+            lines = len(live.console.render_lines(table))
+            if room == 1 or lines < live.console.height:
+                break
+            room = max(1, min(room, len(best)) * 3 // 4)
         live.update(table, refresh=True)
 
     with Live(auto_refresh=False) as live:
@@ -207,8 +230,9 @@ def _build_table(
     room: int,
     status: ConnectionStatus,
     received: int,
+    asked: Sequence[str] = (),
 ) -> Table:
-    """Return the notifications, best first, in so many lines, with the status below them.
+    """Return so many notifications, best first, with the status below them.
 
     rich is imported only here: it is an optional dependency.
     """
@@ -222,17 +246,15 @@ def _build_table(
     counts = f"  {received} received, {len(notifications)} valid"
     counts += f", best {room} shown" if len(notifications) > room else ""
     table = Table(title_style="bold", expand=True, caption=Text.assemble((words, style), counts))
-    # One line a notification, or the table would not fit the terminal.
     table.add_column("", no_wrap=True)
-    table.add_column("degree", justify="right", no_wrap=True)
-    for title, ratio in (("event", 2), ("values", 4), ("limited by", 2)):
-        table.add_column(title, no_wrap=True, overflow="ellipsis", ratio=ratio)
-    for title in ("age", "valid for"):
+    for title, ratio in (("values", 4), ("event", 2), ("limited by", 2)):
+        table.add_column(title, overflow="fold", ratio=ratio)
+    for title in ("degree", "age", "valid for"):
         table.add_column(title, justify="right", no_wrap=True)
     for notification in notifications[:room]:
-        row = describe_notification(notification, now)
+        row = describe_notification(notification, now, asked)
         # Text, not markup: what a sensor sends is never interpreted as markup.
-        cells = (row.degree, row.event, row.values, row.limit, row.age, row.left)
+        cells = (row.values, row.event, row.limit, row.degree, row.age, row.left)
         table.add_row(Text(row.certainty, style=_STYLES[row.certainty]), *map(Text, cells))
     return table
 
@@ -262,12 +284,14 @@ class _StatusPrinter:
             print(words, file=self._stream, flush=True)
 
 
-def _format_line(notification: ReceivedNotification, now: int, is_json: bool) -> str:
+def _format_line(
+    notification: ReceivedNotification, now: int, is_json: bool, asked: Sequence[str] = ()
+) -> str:
     if is_json:
         return json.dumps(dict(notification.fields), ensure_ascii=False)
     from denwatch.client.subscriber.display import describe_notification
 
-    row = describe_notification(notification, now)
+    row = describe_notification(notification, now, asked)
     parts = [f"{row.certainty} {row.degree}", row.event, row.values, row.why]
     if row.age:
         parts.append(f"{row.age} ago")

@@ -7,9 +7,27 @@ the place in the source, so that an app can point at it and an MQTT reply can ca
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from denwatch.client.syntax import SourceSpan, SyntaxNode
+
+# Syllables that make the contrary of a word; what differs by one is never suggested.
+_NEGATIONS = (
+    "un",
+    "non",
+    "non-",
+    "non_",
+    "in",
+    "im",
+    "ir",
+    "ab",
+    "dis",
+    "a",
+    "not ",
+    "not_",
+    "no ",
+)
+_OPPOSITES = (("hypo", "hyper"), ("in", "de"), ("brady", "tachy"), ("sub", "super"))
 
 
 class LanguageError(ValueError):
@@ -17,8 +35,15 @@ class LanguageError(ValueError):
 
     `at` is the column, counted in characters of the source from 1, None where there is no source
     text; `length` is how many characters are meant. `hint` is one sentence more; `suggestions` are
-    names that exist, best first.
+    names that exist, best first; `hints` are whole subscriptions that compile, best first.
     """
+
+    is_question = False  # several meanings fit: whoever knows more may decide
+    phrases: Mapping[str, str] = {
+        "did_you_mean": "did you mean {}?",
+        "try": "try {}",
+        "or": "or",
+    }
 
     def __init__(
         self,
@@ -27,12 +52,18 @@ class LanguageError(ValueError):
         length: int = 1,
         hint: str = "",
         suggestions: Iterable[str] = (),
+        hints: Iterable[str] = (),
+        phrases: Mapping[str, str] | None = None,
     ) -> None:
+        """`phrases` are those of another language."""
         self.message = message
         self.at = at
         self.length = max(1, length)
         self.hint = hint
         self.suggestions = tuple(suggestions)
+        self.hints = tuple(hints)
+        if phrases is not None:
+            self.phrases = phrases
         super().__init__(self.describe())
 
     @classmethod
@@ -63,14 +94,18 @@ class LanguageError(ValueError):
         """Return message, suggestions and hint as sentences, without the place."""
         words = self.message
         if self.suggestions:
-            words += f"; did you mean {join_choices(self.suggestions)}?"
+            choices = join_choices(self.suggestions, self.phrases["or"])
+            words += f"; {self.phrases['did_you_mean'].format(choices)}"
         if self.hint:
             words += f" ({self.hint})"
         return words
 
     def to_reply(self) -> dict[str, object]:
         """Return the body of the reply to a subscriber; `at` is null where it is unknown."""
-        return {"ok": False, "error": self.describe(), "at": self.at}
+        reply: dict[str, object] = {"ok": False, "error": self.describe(), "at": self.at}
+        if self.hints:
+            reply["hints"] = list(self.hints)
+        return reply
 
     def locate(self, source: str) -> tuple[int, int]:
         """Return (line, column), both from 1, of the place in a source of several lines."""
@@ -91,13 +126,25 @@ class LanguageError(ValueError):
 def suggest_names(wanted: str, names: Iterable[str]) -> list[str]:
     """Return the names that look most like the wanted one, best first, three at most."""
     known = {name.casefold(): name for name in names}
-    found = difflib.get_close_matches(wanted.casefold(), list(known), n=3, cutoff=0.6)
+    said = wanted.casefold()
+    likely = [name for name in known if not _is_contrary(said, name)]
+    found = difflib.get_close_matches(said, likely, n=3, cutoff=0.6)
     return [known[name] for name in found]
 
 
-def join_choices(names: Iterable[str]) -> str:
+def _is_contrary(said: str, name: str) -> bool:
+    """Return whether a name looks like a word because it is the contrary of it."""
+    if any(said == f"{syllable}{name}" or name == f"{syllable}{said}" for syllable in _NEGATIONS):
+        return True
+    return any(
+        (said.startswith(a) and name.startswith(b)) or (said.startswith(b) and name.startswith(a))
+        for a, b in _OPPOSITES
+    )
+
+
+def join_choices(names: Iterable[str], joint: str = "or") -> str:
     """Return names as "a", "a or b", "a, b or c", quoted."""
     quoted = [f'"{name}"' for name in names]
     if len(quoted) < 2:
         return "".join(quoted)
-    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+    return f"{', '.join(quoted[:-1])} {joint} {quoted[-1]}"

@@ -102,9 +102,11 @@ def summarise(notification: ReceivedNotification, reasons: list[Reason]) -> str:
         return f"{_begin(str(why).replace('_', ' '))}." if why else "It matches your subscription."
     weakest = next((r for r in reasons if r.is_limit), min(reasons, key=lambda r: r.high))
     if notification.certain < notification.possible - 0.005:
-        may = "It surely fits" if notification.is_certain else "It may be so"
         fit = describe_fit(notification.certain, notification.possible)
-        return f"{may}, by {fit}: the sensor is in doubt. {_begin(weakest.words)}: {weakest.value}."
+        may = f"It may be so, by {fit}: the sensor is in doubt"
+        if notification.is_certain:
+            may = f"It fits wherever the value is in its range, by {fit}"
+        return f"{may}. {_begin(weakest.words)}: {weakest.value}."
     if weakest.high >= _FULL:
         return _begin(" and ".join(f"{r.words} ({r.value})" for r in reasons)) + "."
     decides = ", and that decides" if len(reasons) > 1 else ""

@@ -13,13 +13,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from denwatch.client import syntax
-from denwatch.client.compiler import CompiledSubscription, compile_subscription
+from denwatch.client.compiler import CompiledSubscription
 from denwatch.client.compiler.compiler import Lowerer, lower_aggregator, resolve_event
 from denwatch.client.compiler.constraints import ConstraintReader, FuzzySet
 from denwatch.client.compiler.fit import Draft
 from denwatch.client.console.drawing import MembershipGraph, draw_graph, make_device
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import detect_surface, parse
+from denwatch.client.language.understanding import understand
 from denwatch.client.language.words_printer import print_condition, print_words
 from denwatch.client.plugins import load_registry
 from denwatch.client.vector_dump import describe_bytes
@@ -146,6 +147,7 @@ class TextProblem:
     hint: str = ""
     suggestions: tuple[str, ...] = ()
     is_unfinished: bool = False
+    hints: tuple[str, ...] = ()  # whole sentences that compile
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Preview:
     size: int = 0
     fields: tuple[ByteField, ...] = ()
     graphs: tuple[MembershipGraph, ...] = ()
-    remarks: tuple[str, ...] = ()  # what the vector only approximates
+    remarks: tuple[str, ...] = ()  # what words were taken for, what the vector only approximates
     answered_by: tuple[str, ...] = ()  # devices that sense all its attributes
     is_known: bool = False  # whether any device is known at all
 
@@ -184,8 +186,8 @@ def preview(
             raise LanguageError(
                 f"too long: {MOST_CHARACTERS} characters at most", MOST_CHARACTERS + 1
             )
-        tree = parse(text)
-        compiled = compile_subscription(tree, vocabulary)
+        found = understand(text, vocabulary)
+        tree, compiled = found.tree, found.compiled
         graphs = _draw(tree, compiled, vocabulary)
         words = print_words(tree)
     except LanguageError as error:
@@ -207,7 +209,7 @@ def preview(
             if row.data
         ),
         tuple(graphs),
-        tuple(map(str, compiled.report)),
+        (*found.notes, *map(str, compiled.report)),
         tuple(sorted({one.device for one in own if needed <= set(one.attributes)})),
         bool(present),
     )
@@ -223,7 +225,13 @@ def find_problem(error: LanguageError, text: str) -> TextProblem:
         start, stop = 0, max(1, end)
     is_unfinished = error.at is not None and at >= end and detect_surface(text) == "words"
     return TextProblem(
-        error.message, start, stop, error.hint, tuple(error.suggestions), is_unfinished
+        error.message,
+        start,
+        stop,
+        error.hint,
+        tuple(error.suggestions),
+        is_unfinished,
+        error.hints,
     )
 
 

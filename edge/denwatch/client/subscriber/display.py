@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from denwatch.client.errors import LanguageError
+from denwatch.client.language import parse
 from denwatch.client.subscriber.messages import ReceivedNotification
+from denwatch.client.syntax import iterate_predicates
 
 _STEPS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
@@ -48,21 +52,45 @@ def _weigh(n: ReceivedNotification) -> tuple[float, float, float, int, str]:
     return -n.score, -n.degree, -n.certain, -(n.at or 0), n.key
 
 
-def describe_notification(notification: ReceivedNotification, now: int) -> NotificationRow:
-    """Return a notification as texts."""
+def describe_notification(
+    notification: ReceivedNotification, now: int, asked: Sequence[str] = ()
+) -> NotificationRow:
+    """Return a notification as texts; the values of the attributes that were asked for go first."""
     device = notification.fields.get("device")
+    limit = str(notification.why.get("attribute", "")) if _is_mapping(notification.why) else ""
+    values = order_values(notification.values, (*asked, limit))
     return NotificationRow(
         "certain" if notification.is_certain else "possible",
         describe_degree(notification),
         f"{notification.event} {device}" if device else notification.event,
-        ", ".join(f"{name} {describe_value(value)}" for name, value in notification.values.items()),
+        ", ".join(f"{name} {describe_value(value)}" for name, value in values.items()),
         describe_why(notification.why),
         # 0 s if its clock is ahead of ours
         "" if notification.at is None else describe_span(max(0, now - notification.at)),
         "" if notification.expires is None else describe_span(max(0, notification.expires - now)),
         ", ".join(notification.subscriptions),
-        str(notification.why.get("attribute", "")) if isinstance(notification.why, Mapping) else "",
+        limit,
     )
+
+
+def order_values(values: Mapping[str, Any], first: Sequence[str]) -> dict[str, Any]:
+    """Return values with some names before all others."""
+    names = [name for name in dict.fromkeys(first) if name in values]
+    return {name: values[name] for name in dict.fromkeys((*names, *values))}
+
+
+def _is_mapping(why: Any) -> bool:
+    return isinstance(why, Mapping)
+
+
+def list_asked(texts: Iterable[str]) -> list[str]:
+    """Return the attributes that subscriptions name, in their order; those that can be read."""
+    found: dict[str, None] = {}
+    for text in texts:
+        with suppress(LanguageError):
+            for predicate in iterate_predicates(parse(text).condition):
+                found[predicate.attribute.text.rpartition(".")[2].replace(" ", "_")] = None
+    return list(found)
 
 
 def describe_degree(notification: ReceivedNotification) -> str:

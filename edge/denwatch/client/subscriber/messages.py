@@ -137,12 +137,13 @@ class Reply:
 
     def build_error(self) -> RequestRefusedError:
         """Return why the node refused the request."""
-        hints = self.fields.get("suggestions")
+        names, hints = self.fields.get("suggestions"), self.fields.get("hints")
         return RequestRefusedError(
             _get_text(self.fields, "error") or "the node refused without giving a reason",
             _get_count(self.fields, "at"),
             _get_count(self.fields, "length") or 1,
             _get_text(self.fields, "hint"),
+            [str(name) for name in names] if isinstance(names, list) else (),
             [str(hint) for hint in hints] if isinstance(hints, list) else (),
         )
 

@@ -91,6 +91,8 @@ class SubscriptionStatus:
     id: int | str | None = None
     error: RequestRefusedError | None = None
     notes: tuple[str, ...] = ()  # what the node said besides: who can answer, approximations
+    taken: tuple[str, ...] = ()  # what the node took everyday and ambiguous words for
+    understood: str = ""  # the subscription as the node says it
 
 
 def connect(path: str | Path, busy_ms: int) -> sqlite3.Connection:
@@ -315,7 +317,14 @@ class SubscriberStore:
             )
         else:
             error = reply.build_error()
-            fields = error.message, error.at, error.length, error.hint, error.suggestions
+            fields = (
+                error.message,
+                error.at,
+                error.length,
+                error.hint,
+                error.suggestions,
+                error.hints,
+            )
             self._run(
                 "UPDATE denwatch_subscriptions SET state = 'refused', error = ? WHERE name = ?",
                 (json.dumps(fields), request.name),

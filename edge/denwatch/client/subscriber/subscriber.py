@@ -216,8 +216,15 @@ def build_status(name: str, text: str, reply: Reply | None) -> SubscriptionStatu
     """Return a subscription: active by a node's reply, pending without one."""
     if reply is None:
         return SubscriptionStatus(name, text, "pending")
+    taken = reply.fields.get("taken")
     return SubscriptionStatus(
-        name, text, "active", reply.fields.get("id"), notes=tuple(_list_notes(reply))
+        name,
+        text,
+        "active",
+        reply.fields.get("id"),
+        notes=tuple(_list_notes(reply)),
+        taken=tuple(map(str, taken)) if isinstance(taken, list) else (),
+        understood=str(reply.fields.get("understood") or ""),
     )
 
 

@@ -56,11 +56,14 @@ def parse_vocabulary(text: str, registry: PluginRegistry | None = None) -> Vocab
     return build_vocabulary(document, registry)
 
 
+_KEYS = ("name", "description", "recent", "event", "thesaurus", "label")
+
+
 def build_vocabulary(
     document: Mapping[str, Any], registry: PluginRegistry | None = None
 ) -> Vocabulary:
     """Return the vocabulary of a document, as TOML or a peer gave it."""
-    _check_keys(document, "vocabulary", ("name", "description", "recent", "event", "thesaurus"))
+    _check_keys(document, "vocabulary", _KEYS)
     name = _take(document, "vocabulary", "name", str)
     registry = load_registry() if registry is None else registry
     events: dict[str, EventType] = {}
@@ -76,7 +79,8 @@ def build_vocabulary(
     thesaurus = _build_thesaurus(document.get("thesaurus", {}), events)
     description = _take(document, "vocabulary", "description", str, "")
     phrases = {**PHRASES, **_build_phrases(document.get("recent", {}))}
-    return Vocabulary(name, events, thesaurus, phrases, description, dict(document))
+    labels = _build_thesaurus(document.get("label", {}), events, "label").words
+    return Vocabulary(name, events, thesaurus, phrases, description, dict(document), labels=labels)
 
 
 def _build_event(name: str, table: Mapping[str, Any], registry: PluginRegistry) -> EventType:
@@ -256,9 +260,12 @@ def _build_term(
     return VocabularyTerm(name, membership)
 
 
-def _build_thesaurus(tables: object, events: Mapping[str, EventType]) -> Thesaurus:
+def _build_thesaurus(
+    tables: object, events: Mapping[str, EventType], key: str = "thesaurus"
+) -> Thesaurus:
     if not isinstance(tables, dict):
-        raise LanguageError("thesaurus: one table for each organisation")
+        owner = "organisation" if key == "thesaurus" else "language"
+        raise LanguageError(f"{key}: one table for each {owner}")
     known = set(events)
     for event in events.values():
         for attribute in event.attributes.values():
@@ -267,7 +274,7 @@ def _build_thesaurus(tables: object, events: Mapping[str, EventType]) -> Thesaur
             known |= {f"{attribute.path}.{word}" for word in attribute.symbols}
     words: dict[str, dict[str, str]] = {}
     for organisation, table in tables.items():
-        where = f"thesaurus.{organisation}"
+        where = f"{key}.{organisation}"
         if not isinstance(table, dict):
             raise LanguageError(f"{where}: a table from words to what they mean")
         for word, target in table.items():

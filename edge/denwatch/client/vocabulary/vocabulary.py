@@ -98,6 +98,9 @@ class Vocabulary:
     description: str = ""
     document: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     organisation: str | None = field(default=None, compare=False)  # whose synonyms go first
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)  # by language
+    # Paths of the attributes that devices here sense and the asker may see; empty: not known.
+    present: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @cached_property
     def hash(self) -> str:
@@ -123,6 +126,10 @@ class Vocabulary:
         if organisation not in self._preferring:
             self._preferring[organisation] = replace(self, organisation=organisation)
         return self._preferring[organisation]
+
+    def surround(self, present: frozenset[str]) -> Vocabulary:
+        """Return the same vocabulary, where some attributes are at hand."""
+        return replace(self, present=present)
 
     def iterate_attributes(self) -> Iterator[Attribute]:
         """Yield every attribute of every event."""

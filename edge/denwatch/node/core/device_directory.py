@@ -89,6 +89,10 @@ class DeviceDirectory:
         }
         return len(able)
 
+    def is_sensed(self, need: SubscriptionNeed) -> bool:
+        """Return whether any device can answer."""
+        return any(self.can_answer(each, need) for each in self._announced.values())
+
     def describe(self, need: SubscriptionNeed, event: EventType) -> dict[str, Any]:
         """Return how many devices can answer, here and elsewhere, and what is missing."""
         able: dict[str, bool] = {}  # whether it is here

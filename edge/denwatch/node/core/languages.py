@@ -26,9 +26,10 @@ from functools import cache, lru_cache
 from typing import Any, Protocol
 
 import cbor2
-from denwatch.client.compiler import CompiledSubscription, compile_subscription, decompile
+from denwatch.client.compiler import decompile
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.language import parse, print_as
+from denwatch.client.language import print_as
+from denwatch.client.language.understanding import Understood, understand
 from denwatch.client.plugins import load_entry_points
 from denwatch.client.vocabulary import Attribute, EventType, Vocabulary
 from denwatch.node.core.items import SubscriptionBody, load_cbor
@@ -73,6 +74,8 @@ class LookedUp:
     life: float = 0  # s; 0: until removed
     notes: tuple[str, ...] = ()  # approximations that the subscriber should know of
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()  # more events, each with its attributes
+    taken: tuple[str, ...] = ()  # what everyday and ambiguous words were taken for
+    source: str = ""  # the words to keep, if they are not those of the request
 
 
 class SubscriptionLanguage(ABC):
@@ -219,10 +222,10 @@ class _Same:
         return isinstance(other, _Same) and self.vocabulary is other.vocabulary
 
 
-def _read_once(text: Any, same: _Same, is_compact: bool) -> tuple[CompiledSubscription, str]:
+def _read_once(text: Any, same: _Same, is_compact: bool) -> tuple[Understood, str]:
     """Return what a text means, as a vector and in words."""
-    compiled = compile_subscription(parse(text), same.vocabulary, compact=is_compact)
-    return compiled, print_as("words", decompile(compiled.data, same.vocabulary))
+    found = understand(text, same.vocabulary, compact=is_compact)
+    return found, print_as("words", decompile(found.compiled.data, same.vocabulary))
 
 
 _read_again = lru_cache(maxsize=_MEMO)(_read_once)
@@ -242,13 +245,16 @@ class FuzzyLanguage(SubscriptionLanguage):
         read = (
             _read_again if isinstance(source, str) and len(source) <= _MEMO_LENGTH else _read_once
         )
-        compiled, understood = read(source, _Same(vocabulary), self._is_compact)
+        found, words = read(source, _Same(vocabulary), self._is_compact)
+        compiled = found.compiled
         vector, event = compiled.vector, compiled.event
         names = [a.name for a in event.attributes.values() if vector.features >> a.bit & 1]
         life = decode_duration(vector.validity) if vector.validity else 0
         notes = [str(approximation) for approximation in compiled.report]
         options = compiled.options.to_dict()
-        return LookedUp(event, (*names,), compiled.data, understood, options, life, (*notes,))
+        source = found.words if found.is_restated else ""
+        known = event, (*names,), compiled.data, words, options, life, (*notes,)
+        return LookedUp(*known, taken=found.notes, source=source)
 
     def lower(self, data: bytes, vocabulary: Vocabulary) -> bytes:  # noqa: ARG002
         """Return the vector that it is."""

@@ -236,6 +236,7 @@ class RequestHandler:
                     self._subscriptions.vocabularies,
                     self._roles,
                     self._settings.organisation,
+                    self._list_sensed,
                 )
         except (LanguageError, requests.RequestRefused):
             raise
@@ -243,6 +244,18 @@ class RequestHandler:
             # Whatever a parser stumbles over, a stranger's bytes must not stop the node.
             raise LanguageError(f"this cannot be read: {type(error).__name__}") from None
         return request, compiled
+
+    def _list_sensed(self) -> list[str]:
+        """Return the attributes that known devices sense, as this node's vocabulary names them."""
+        vocabularies = self._subscriptions.vocabularies
+        return [
+            attribute.path
+            for event in vocabularies.own.events.values()
+            for attribute in event.attributes.values()
+            if self._directory.is_sensed(
+                SubscriptionNeed(vocabularies.own_hash, event.number, 1 << attribute.bit)
+            )
+        ]
 
     def _do(
         self,

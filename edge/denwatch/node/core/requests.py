@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -429,14 +429,24 @@ def compile_request(
     vocabularies: Vocabularies,
     roles: Roles,
     organisation: str | None = None,
+    sensed: Callable[[], Iterable[str]] = tuple,
 ) -> CompiledRequest:
-    """Return what a request asks for; LanguageError or RequestRefused if there is none."""
+    """Return what a request asks for; LanguageError or RequestRefused if there is none.
+
+    `sensed` gives the attributes that devices sense, which decide where words mean several things.
+    """
     languages = load_languages()
     vocabulary = vocabularies.own.prefer(organisation)
     asked = dict(request.options)
     is_exact = asked.pop("exact", False)
     language = EXACT_LANGUAGE if is_exact else languages.find(request.language)
-    found = language.look_up(request.argument, vocabulary)
+    try:
+        found = language.look_up(request.argument, vocabulary)
+    except LanguageError as error:
+        if not error.is_question:
+            raise
+        present = _list_present(vocabulary, roles, subscriber, sensed())
+        found = language.look_up(request.argument, vocabulary.surround(present))
     options = {**found.options, **asked}
     life = _take_life(options) or found.life
     if "name" in request.options:
@@ -453,7 +463,8 @@ def compile_request(
     body = SubscriptionBody(
         owner=subscriber,
         role=role,
-        words=request.argument if isinstance(request.argument, str) else found.words,
+        words=found.source
+        or (request.argument if isinstance(request.argument, str) else found.words),
         created=now,
         language=request.language,
         vocabulary=vocabularies.own_hash,
@@ -472,8 +483,22 @@ def compile_request(
         "bytes": len(found.data),
         **({"vector": found.data.hex()} if request.language == FUZZY else {}),
         "approximations": notes,
+        "taken": list(found.taken),
     }
     return CompiledRequest(body, found.event, now + int(1000 * life) if life else NEVER, reply)
+
+
+def _list_present(
+    vocabulary: Vocabulary, roles: Roles, subscriber: str, sensed: Iterable[str]
+) -> frozenset[str]:
+    """Return the attributes that a subscriber may see, of those that devices sense if any are."""
+    role = roles.role_of(subscriber)
+    visible = frozenset(
+        attribute.path
+        for attribute in vocabulary.iterate_attributes()
+        if roles.check(role, attribute.event, [attribute.name]) is None
+    )
+    return visible & frozenset(sensed) or visible
 
 
 def _check_role(roles: Roles, subscriber: str, event: str, names: Sequence[str]) -> str:
