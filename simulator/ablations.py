@@ -169,7 +169,12 @@ RULES |= {
         DeliveryPolicy, "find_visible", _always((None, 0xFFFF)), "roles hide what they hide"
     ),
     "expiry": Rule(
-        DeliveryPolicy, "_judge_match", _let_expired, "what has expired is not delivered"
+        DeliveryPolicy,
+        "_judge_match",
+        _let_expired,
+        "what has expired, or is not recent, is not delivered",
+        ("vanish",),
+        {"recent": 1},
     ),
     "top-k": Rule(TopK, "judge", _always(Verdict.DELIVERED), "only the k best are delivered"),
     "top-k-follows": Rule(

@@ -217,6 +217,12 @@ def draw_stroll(rng: Random) -> int:
     return rng.randrange(1, 1 << 8) if rng.random() < 0.4 else 0
 
 
+@dial("recent")
+def draw_recent(rng: Random) -> int:
+    """Let people want no old news of one kind, in some scenarios."""
+    return int(rng.random() < 0.2)
+
+
 @dial("my-top")
 def draw_my_top(rng: Random) -> int:
     """Let people want only the k best of all they asked for, in some scenarios."""

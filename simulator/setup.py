@@ -52,7 +52,7 @@ USUAL = (
     "patient temperature is normal",
     "fire temperature is high",
     "heart rate is high, top 2, expires after 60 s",
-    "heart rate is not normal, in the last 20 s",
+    "patient temperature is low, expires after 30 s",
 )
 # What devices measure. Accuracies are as in data sheets: tenths of a degree, and a pulse that may
 # be far off while somebody moves.
