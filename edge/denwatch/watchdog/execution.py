@@ -180,7 +180,7 @@ class Execution:
         for channel in event.channels:
             channel.read_into(sample)
         degree = why = -1
-        write: "Callable[[Sample, int], bytes]" = write_notification
+        write: Callable[[Sample, int], bytes] = write_notification
         languages = self.manager.languages
         for language in languages:
             found = language.judge(sample, now)
