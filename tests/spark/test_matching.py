@@ -56,7 +56,12 @@ def draw_subscription(rng: random.Random, is_plain: bool) -> SubscriptionVector:
         predicates.append(Predicate(name, low, high, gamma, gamma, negated))
     kind = MIN if is_plain else rng.randint(0, 5)
     certain = 0 if is_plain else rng.choice((0, 90))
-    return SubscriptionVector(rng.randint(0, 3), predicates, kind, rng.randint(60, 220), certain)
+    dice = random.Random(repr(predicates))  # what is drawn besides leaves the rest as it was
+    codes = bytes(dice.choice((0, 20, 60)) for _ in names) if dice.random() < 0.3 else b""
+    return SubscriptionVector(
+        *(rng.randint(0, 3), predicates, kind, rng.randint(60, 220), certain),
+        restrictors=codes if any(codes) else b"",
+    )
 
 
 def draw_note(rng: random.Random, is_exact: bool) -> NotificationVector:
@@ -69,6 +74,9 @@ def draw_note(rng: random.Random, is_exact: bool) -> NotificationVector:
         if not is_exact and rng.random() < 0.4:
             points = sorted(rng.randint(0, top) for _ in range(4))
         readings.append(Reading(name, (points[0], points[1], points[2], points[3]), wide))
+    dice = random.Random(repr(readings))
+    for reading in readings[1:] if dice.random() < 0.2 else ():
+        reading.age = dice.choice((0, 10, 20, 50))
     return NotificationVector(rng.randint(0, 3), readings)
 
 

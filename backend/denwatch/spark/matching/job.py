@@ -245,6 +245,8 @@ def match_content(
     found: list[dict[str, Any]] = []
     words = find_words(batch, files.load_names(index.find(NAMES)).vocabularies)
     for note, word in zip(batch.to_pylist(), words.tolist(), strict=True):
+        if len(matchers) == 1 and not (note["vector"] or b"\0\0")[1:2] > b"\x0f":
+            continue  # nobody asks for typed content, and it has no old readings
         try:
             vector = notification.decode(note["vector"] or b"")
         except ProtocolError:
