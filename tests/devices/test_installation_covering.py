@@ -168,7 +168,7 @@ def test_what_an_older_version_stored_of_a_device_may_have_doubt() -> None:
     assert not device.may_doubt(1)
     space = node.medium.spaces["device"]
     fields = cbor2.loads(space[watchdog.name.encode()])
-    space[watchdog.name.encode()] = cbor2.dumps(fields[:-2])
+    space[watchdog.name.encode()] = cbor2.dumps(fields[:-3])
     node.reopen()
     (device,) = node.devices.list_devices()
     assert device.may_doubt(1)
