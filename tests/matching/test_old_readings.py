@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from denwatch.node.matching import columns
+from denwatch.node.matching.columns import ColumnIndex
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.joins import JoinMatcher
 from denwatch.protocol.matching import match
@@ -28,16 +33,23 @@ def draw_subscription(dice: Dice) -> SubscriptionVector:
 
 def draw_notification(dice: Dice) -> NotificationVector:
     readings = [Reading(bit, (dice.below(256),) * 4) for bit in range(3) if not dice.chance(4)]
+    if dice.chance(3):  # uncertain
+        readings = [Reading(bit, (9, 90, 120, 200)) for bit in range(3) if not dice.chance(4)]
     readings = readings or [Reading(0, (9,) * 4)]
     for reading in readings[1:] if dice.chance(2) else readings[:-1]:
         reading.age = 0 if dice.chance(3) else 1 + dice.below(30)
     return NotificationVector(1, readings)
 
 
+@pytest.mark.parametrize("few", [0, 1 << 30])
+@pytest.mark.parametrize("make_index", [FuzzyIndex, ColumnIndex])
 @pytest.mark.parametrize("seed", range(3))
-def test_both_together_are_right(seed: int) -> None:
+def test_both_together_are_right(
+    seed: int, make_index: Callable[[], Any], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "FEW", few)
     dice = Dice(seed)
-    index, joins = FuzzyIndex(), JoinMatcher()
+    index, joins = make_index(), JoinMatcher()
     subscriptions = {id: draw_subscription(dice) for id in range(60)}
     for id, subscription in subscriptions.items():
         index.add(id, subscription)

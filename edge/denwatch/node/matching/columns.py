@@ -206,16 +206,24 @@ class EventColumns:
             self._ends[attribute] = larger
 
     def find_matches(self, n: NotificationVector, age: int) -> list[Answer]:
-        """Return the matches of one notification, in no order."""
-        is_exact = all(r.points[0] == r.points[3] and not r.wide for r in n.readings)
+        """Return the matches of one notification by its new readings, in no order.
+
+        `joins.py` has the subscriptions that may use what was read earlier.
+        """
+        features = n.features & ~n.olds
+        readings = [r for r in n.readings if not r.age] if n.olds else n.readings
+        is_exact = all(r.points[0] == r.points[3] and not r.wide for r in readings)
         if is_exact:
-            values = {r.attribute: r.points[0] for r in n.readings}
+            values = {r.attribute: r.points[0] for r in readings}
             if self.size <= FEW:
-                rows = self._pick_exactly(n.features, values)
+                rows = self._pick_exactly(features, values)
             else:
-                rows = self._select(n.features, {a: (x, x) for a, x in values.items()}).tolist()
+                rows = self._select(features, {a: (x, x) for a, x in values.items()}).tolist()
             return self._rate(rows, values, n, age) if rows else []
-        rows = self._pick(n) if self.size <= FEW else self._select_uncertain(n).tolist()
+        if self.size <= FEW:
+            rows = self._pick(features, readings)
+        else:
+            rows = self._select_uncertain(features, readings).tolist()
         return [answer for row in rows if (answer := self._evaluate(row, n, age)) is not None]
 
     # Candidates of a few --------------------------------------------------------------------
@@ -241,14 +249,14 @@ class EventColumns:
                 found.append(row)
         return found
 
-    def _pick(self, n: NotificationVector) -> list[int]:
+    def _pick(self, features: int, readings: Sequence[Reading]) -> list[int]:
         found = []
         spans: dict[int, Spans] = {}  # by level
         for row, needed, level, bounds in self._list_few():
-            if needed & ~n.features:
+            if needed & ~features:
                 continue
             if level not in spans:
-                spans[level] = {r.attribute: bound_reading(r, level) for r in n.readings}
+                spans[level] = {r.attribute: bound_reading(r, level) for r in readings}
             span = spans[level]
             if all(span[a][0] <= high and low <= span[a][1] for a, low, high in bounds):
                 found.append(row)
@@ -270,14 +278,14 @@ class EventColumns:
                 np.logical_and(met, tried, out=met)
         return np.flatnonzero(met)
 
-    def _select_uncertain(self, n: NotificationVector) -> NDArray[np.intp]:
+    def _select_uncertain(self, features: int, readings: Sequence[Reading]) -> NDArray[np.intp]:
         """Return the rows that each reading meets at the row's own level."""
-        rows = self._select(n.features, {r.attribute: bound_reading(r, 1) for r in n.readings})
+        rows = self._select(features, {r.attribute: bound_reading(r, 1) for r in readings})
         if not len(rows):
             return rows
         levels = self._levels[rows]
         met = np.ones(len(rows), np.bool_)
-        for r in n.readings:
+        for r in readings:
             ends = self._ends.get(r.attribute)
             if ends is not None:
                 first, last = bound_reading_at_all(r)
