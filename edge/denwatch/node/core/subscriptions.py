@@ -674,6 +674,8 @@ class Subscriptions:
                     place = facts.places[body.vector] = len(known) + len(found)
                     found.append(fact)
                     new.append(body.vector)
+            elif isinstance(content, Story):
+                subscription.story = content
             if place is not None:
                 numbers.append(number)
                 places.append(place)
