@@ -180,6 +180,16 @@ class _NoFolder:
     def __truediv__(self, _: str) -> _NoFolder:
         return self
 
+    def stat(self) -> None:
+        """Nobody rolls out anything."""
+        raise FileNotFoundError
+
+    def write_text(self, *_: object, **__: object) -> None:
+        """Nobody reads what the fleet is."""
+
+    def replace(self, _: object) -> None:
+        """Likewise."""
+
 
 def make_folder() -> Path:
     """Return the folder of a node without one."""
