@@ -29,6 +29,7 @@ from simulator.evidence import (
     list_honest,
     list_working,
     read_note,
+    wants_few,
 )
 from simulator.faults import Play
 from simulator.person import Person, Request, Shown
@@ -183,6 +184,8 @@ def _judge_missing(play: Play, asked: AskedStory, told: list[Shown]) -> Iterator
     if truth.dropped or story.kind == ABSENCE or asked.is_hidden(play):
         return
     if truth.find_forgetful() or truth.liars or not asked.is_there(play):
+        return
+    if wants_few(asked.person):  # and may hear of others instead
         return
     history, readings = [], {}
     for id, seen in truth.notes.items():

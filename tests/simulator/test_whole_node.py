@@ -180,18 +180,18 @@ def test_a_known_defect_shows(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "broken"),
+    ("rule", "broken", "first"),
     [
-        ("start-again", "back"),
-        ("home-registers", "own-voice"),
-        ("configured-limits", "frugal"),
-        ("links-per-name", "frugal"),
-        ("item-schema", "unstopped"),
-        ("both-stores", "stores"),
-        ("checksums", "damaged"),
-        pytest.param("clock-bound", "unstopped", marks=pytest.mark.slow),  # a minute
-        ("receipt-proof", "unsilenced"),
+        ("start-again", "back", 0),
+        ("home-registers", "own-voice", 0),
+        ("configured-limits", "frugal", 0),
+        ("links-per-name", "frugal", 0),
+        ("item-schema", "unstopped", 20),
+        ("both-stores", "stores", 0),
+        ("checksums", "damaged", 0),
+        pytest.param("clock-bound", "unstopped", 0, marks=pytest.mark.slow),  # a minute
+        ("receipt-proof", "unsilenced", 0),
     ],
 )
-def test_a_rule_of_whole_nodes_that_is_off_is_noticed(rule: str, broken: str) -> None:
-    assert broken in catch_rule(rule, range(12)).broken
+def test_a_rule_of_whole_nodes_that_is_off_is_noticed(rule: str, broken: str, first: int) -> None:
+    assert broken in catch_rule(rule, range(first, first + 12)).broken
