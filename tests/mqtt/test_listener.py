@@ -264,7 +264,7 @@ def test_the_last_packet_arrives_even_if_the_client_has_sent_more() -> None:
             ("connack", 0),
             ("disconnect", 0x90),
         ]
-        assert host.listener.lingering == 1
+        wait_for(lambda: host.listener.lingering == 1)  # it counts after the client may know
         client.close()
         wait_for(lambda: not host.listener.links)
         assert host.listener.lingering == 0
