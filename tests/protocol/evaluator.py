@@ -31,6 +31,7 @@ WEIGHTS = const(0x04)
 SIGNIFICANCE = const(0x08)
 RECENT = const(0x10)
 CONSEQUENTS = const(0x20)
+RESTRICTORS = const(0x40)
 
 # The operators of a postfix pattern; their lower four bits count operands.
 AND = const(0x40)
@@ -204,6 +205,8 @@ def evaluate(buf: bytes, at: int, present: int, values: list[int], scratch: byte
         if more & CONSEQUENTS:
             extra = p
             p += 1 + count * (count - 1) // 2 * (4 if buf[p] else 1)
+        if more & RESTRICTORS:
+            p += count_bits(features)
     refused = 0
     attribute = -1
     rest = features

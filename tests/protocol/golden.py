@@ -40,6 +40,7 @@ SUBSCRIPTIONS = (
     ('four thresholds', SubscriptionVector(1, [Predicate(0, 50, 90, 90, possible=100, certain=20), Predicate(1, 0, 20, 60)], threshold=153, certain=51), '410800009900000380033364140000325a5a00143c'),
     ('sixth predicate negated', SubscriptionVector(1, [Predicate(i, 50, 90, 60) for i in range(5)] + [Predicate(5, 50, 90, 60, negated=True)], 3, 99), '410b00006300003f020020325a3c325a3c325a3c325a3c325a3c325a3c'),
     ('why, recent and significance', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(3, 0, 20)], why=True, recent=(40, 60), significance=Significance(b'\x02\x01', 13, 20, 3, 5, 80, 56)), '4108000080000009c0183f02010d14355038283c325a5a0014ff'),
+    ('restrictors', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(3, 0, 20)], restrictors=bytes([0, 31])), '41080000800000098040001f325a5a0014ff'),
 )
 
 # name of the subscription, values by attribute, evaluate()'s answer, the predicate that decided
@@ -193,6 +194,7 @@ NOTIFICATIONS = (
     ('doubtful temperature', NotificationVector(1, [Reading(0, (118, 120, 124, 126)), Reading(1, (99,) * 4)], 8), '8102000800000003000176787c7e63'),
     ('position, 16 bits', NotificationVector(4, [Reading(0, (20500,) * 4, True), Reading(1, (100, 200, 300, 400), True)], 9), '8406000900000003000200035014006400c8012c0190'),
     ('broken sensor', NotificationVector(2, [Reading(0, (36,) * 4)], 65535, faults=2), '8208ffff00000001000224'),
+    ('old pulse', NotificationVector(1, [Reading(0, (140,) * 4), Reading(1, (99,) * 4, age=31)], 7), '811000070000000300028c631f'),
 )
 
 # name, fields, bytes
@@ -201,20 +203,27 @@ MESSAGES = (
     ('hello', {'device': 'dog-2', 'epoch': 4000000000, 'vocabulary': b'\x00\x00\x00\x00\x00\x00\x00\x00', 'senses': {}, 'capacity': 0, 'languages': [0, 1], 'firmware': '1.25', 'reset': 1, 'lowest': 20480, 'dropped': 2}, 'ab00010165646f672d32021aee6b28000348000000000000000004a00500068200010764312e32350801091950000a02'),
     ('vocabulary', {'hash': b'\x00\x01\x02\x03\x04\x05\x06\x07', 'body': b'toml'}, 'a30002014800010203040506070244746f6d6c'),
     ('acknowledge', {'epoch': 3, 'sequence': 70000}, 'a300030103021a00011170'),
+    ('acknowledge', {'epoch': 3, 'sequence': 70000, 'hello': [3, 2]}, 'a400030103021a000111701818820302'),
     ('remove', {'handles': [1, 258, 65535]}, 'a2000401830119010219ffff'),
     ('digest', {'salt': b'\x00\x00\x00\x00\x00\x00\x00\x00', 'prints': [b'\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f', b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00']}, 'a3000501480000000000000000028250000102030405060708090a0b0c0d0e0f5000000000000000000000000000000000'),
     ('known', {'ranges': [['node-a', 1, 1000, b'\x05'], ['node-b', 2, 0, b'']]}, 'a20006018284666e6f64652d61011903e8410584666e6f64652d62020040'),
     ('items', {'items': [['node-a', 1, 1001, 0, 0, b'A\x00'], ['node-b', 2, 1, 1, 1893456000, b'']]}, 'a20007018286666e6f64652d61011903e9000042410086666e6f64652d620201011a70dbd88040'),
+    ('hello', {'device': 'dog-3', 'epoch': 1, 'vocabulary': b'\x00\x00\x00\x00\x00\x00\x00\x00', 'senses': {}, 'capacity': 0, 'languages': [], 'image': [2566, 1, '0.1.0', b'\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f', b'']}, 'a800010165646f672d3302010348000000000000000004a005000680181e85190a060165302e312e3050000102030405060708090a0b0c0d0e0f40'),
+    ('offer', {'image': b'\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f', 'size': 2100}, 'a300100150000102030405060708090a0b0c0d0e0f02190834'),
+    ('piece', {'image': b'\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f', 'file': 3, 'at': 512, 'data': b'code'}, 'a500110150000102030405060708090a0b0c0d0e0f0203031902000444636f6465'),
+    ('want', {'image': b'\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f', 'file': 3, 'at': 512, 'length': 188}, 'a500120150000102030405060708090a0b0c0d0e0f0203031902000418bc'),
 )
 
-# direction, kind, epoch, sequence, body, sealed with LINK
+# direction, kind, epoch, sequence, body, the number of the answer, elapsed, sealed with LINK
 SECRET = bytes(range(32))
 LINK = ('dog-1', 'node-a', 7)
 FRAMES = (
-    (0, 2, 3, 70000, '098100020100000008c8', '4200070000000300011170098100020100000008c8349bd96c2e974fb7'),
-    (1, 1, 3, 1, '114100000080000038c8ff5a3c6450001e46', '4100070000000300000001114100000080000038c8ff5a3c6450001e464e4b3f6bac2baff8'),
-    (1, 3, 3, 2, 'a300030103021a00011170', '4300070000000300000002a300030103021a00011170a488da970d9f714c'),
-    (0, 3, 4294967295, 4294967295, '', '430007ffffffffffffffffb6b34c0c3c4d6389'),
+    (0, 2, 3, 12, '098100020100000008c8', (4, 6), 1600, '820007000006400000000cb0cd69d806bb9d0ba8dbae03de681934b993'),
+    (0, 4, 3, 13, '0001098100117000000008c8', (4, 6), 1616, '840007000006500000000d99d22966dd5b5eb1b6b50ac075bffa7c2f0e4a0b'),
+    (0, 8, 3, 14, '000000020000098100020100000008c8', (4, 6), 0, '880007000000000000000e5ca25fb36b49b65e6f14c07f7d312cc0f45a1132f66ea4bf'),
+    (1, 1, 3, 1, '114100000080000038c8ff5a3c6450001e46', (), 0, '81000700000003000000013e65debd97591a615d60fffdba5828ec06af23bc8b1f7a2c8305'),
+    (1, 3, 3, 2, 'a300030103021a00011170', (), 0, '830007000000030000000229636203068bc8f68cd5861671dd86a98ff400'),
+    (0, 3, 4294967295, 4294967295, '', (), 0, '830007ffffffffffffffff18c866baa552b287'),
 )
 
 # function, arguments, answer

@@ -117,6 +117,10 @@ def draw_subscription(dice, plain=False):
                 p.weight = 1 + dice.below(255)
     elif kind not in (MAX, SUGENO) and not plain and dice.chance(2):
         pattern = draw_pattern(dice, len(predicates))
+    other = Dice(dice.state)  # what is drawn besides leaves the rest as it was
+    restrictors = bytes([0 if other.chance(3) else other.below(0xB8) for _ in attributes])
+    if plain or not any(restrictors) or not other.chance(4):
+        restrictors = b""
     return SubscriptionVector(
         dice.below(64),
         predicates,
@@ -130,6 +134,7 @@ def draw_subscription(dice, plain=False):
         (dice.below(40), 40 + dice.below(100)) if not plain and dice.chance(4) else None,
         None if plain else draw_significance(dice, len(attributes)),
         draw_rules(dice, len(predicates)) if kind == SUGENO else None,
+        restrictors,
     )
 
 
@@ -151,6 +156,10 @@ def draw_notification(dice):
     free = [a for a in range(16) if a not in attributes]
     faults = 1 << free[dice.below(len(free))] if dice.chance(4) else 0
     why = (dice.below(16), dice.byte()) if dice.chance(3) else None
+    other = Dice(dice.state)
+    if other.chance(4):
+        for reading in readings[1:]:
+            reading.age = 0 if other.chance(2) else 1 + other.below(0xB7)
     return NotificationVector(
         dice.below(64), readings, dice.below(65536), dice.below(0x9800), why, faults
     )

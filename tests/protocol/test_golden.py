@@ -35,10 +35,12 @@ class GoldenTest(unittest.TestCase):
 
     def test_frames(self):
         link = frames.Link(*golden.LINK, golden.SECRET)
-        for direction, kind, epoch, sequence, body, text in golden.FRAMES:
-            frame = frames.Frame(kind, epoch, sequence, bytes.fromhex(body))
-            self.assertEqual(frames.seal(link, direction, frame), bytes.fromhex(text))
-            self.assertEqual(frames.open_frame(link, direction, bytes.fromhex(text)), frame)
+        for direction, kind, epoch, sequence, body, answer, elapsed, text in golden.FRAMES:
+            frame = frames.Frame(kind, epoch, sequence, bytes.fromhex(body), elapsed)
+            answer = frames.HelloAnswer(epoch, *answer) if answer else None
+            sealed = bytes.fromhex(text)
+            self.assertEqual(frames.seal(link, direction, frame, answer), sealed)
+            self.assertEqual(frames.open_frame(link, direction, sealed, answer), frame)
 
     def test_core(self):
         for name, arguments, answer in golden.list_core():

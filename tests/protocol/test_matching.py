@@ -113,6 +113,39 @@ class MatchTest(unittest.TestCase):
         self.assertEqual(degrees[-1], 0)
         self.assertEqual(rate_age(decode_duration(hour) - 1, (minute, hour)), 0)
 
+    def test_old_readings_count_up_to_their_restrictor(self):
+        code = encode_duration(30)
+        predicates = [Predicate(0, 10, 20), Predicate(2, 10, 20)]
+        limited = SubscriptionVector(1, predicates, restrictors=bytes([0, code]))
+        plain = SubscriptionVector(1, predicates)
+        both = SubscriptionVector(1, predicates, restrictors=bytes([code, code]))
+        new, old = exact(0, 15), Reading(2, (15,) * 4, age=code)
+        for s, readings, matched in (
+            (limited, [new, old], True),
+            (limited, [new, Reading(2, (15,) * 4, age=code + 1)], False),
+            (limited, [new, exact(2, 15)], True),
+            (limited, [new], False),
+            (plain, [new, old], False),
+            (both, [Reading(0, (15,) * 4, age=code), old, exact(3, 1)], False),  # nothing is new
+            (limited, [Reading(0, (15,) * 4, age=1), exact(2, 15)], False),
+            (both, [Reading(0, (15,) * 4, age=1), exact(2, 15)], True),
+        ):
+            found = match(s, NotificationVector(1, readings))
+            self.assertEqual(found is not None and found.matched, matched, (s, readings))
+
+    def test_sets_over_one_uncertain_attribute_are_judged_together(self):
+        halves = [Predicate(0, 0, 100), Predicate(1, 50, 60), Predicate(0, 101, 255)]
+        either = SubscriptionVector(1, halves, pattern=bytes([0, 2, OR | 2, 1, AND | 2]))
+        both = SubscriptionVector(1, halves)
+        n = NotificationVector(1, [Reading(0, (95, 100, 100, 105)), exact(1, 55)])
+        found = match(either, n)  # one of the halves, whichever the value is
+        self.assertEqual((found.possible, found.certain), (255, 255))
+        found = match(both, n)  # never both of them
+        self.assertEqual((found.possible, found.certain), (0, 0))
+        alone = SubscriptionVector(1, [halves[0], halves[2]], MAX)
+        found = match(alone, NotificationVector(1, [Reading(0, (95, 100, 100, 105))]))
+        self.assertEqual((found.possible, found.certain), (255, 255))
+
     def test_possible_is_never_below_certain(self):
         dice = Dice(61)
         for _ in range(300):

@@ -65,6 +65,8 @@ class MessageTest(unittest.TestCase):
             {"facts": {256: 1}},
             {"facts": {1: -1}},
             {"log": b"text"},
+            {"image": [0, 1, "2", b""]},
+            {"image": [0, 1, b"2", b"", b""]},
             {"firmware": b"1.25"},
             {"colour": "red"},
         ):

@@ -53,7 +53,11 @@ class NotificationTest(unittest.TestCase):
             ("4100000100000008" + "10", 0),  # a subscription
             ("0100000100000008" + "10", 0),
             ("c100000100000008" + "10", 0),
-            ("8110000100000008" + "10", 1),  # reserved flags
+            ("8120000100000008" + "10", 1),  # reserved flags
+            ("8110000100000008" + "0008" + "1001", 9),  # no new reading
+            ("8110000100000009" + "0002" + "101001", 9),  # an old reading that is no feature
+            ("8110000100000009" + "0001" + "101000", 12),  # an old reading of now
+            ("8110000100000009" + "0001" + "1010b8", 12),  # older than a year
             ("8180000100000008" + "10", 1),
             ("8100000198000008" + "10", 5),  # an age beyond a year
             ("8100000100000000", 7),  # no features
@@ -81,6 +85,8 @@ class NotificationTest(unittest.TestCase):
             lambda: NotificationVector(1, [THREE[1], THREE[0]]),
             lambda: NotificationVector(1, [THREE[0], THREE[0]]),
             lambda: NotificationVector(1, []),
+            lambda: NotificationVector(1, [Reading(0, (1, 1, 1, 1), age=4)]),
+            lambda: Reading(0, (1, 1, 1, 1), age=0xB8),
             lambda: NotificationVector(1, THREE, why=(16, 0)),
             lambda: NotificationVector(1, THREE, why=(1, 256)),
             lambda: NotificationVector(1, THREE, faults=8),

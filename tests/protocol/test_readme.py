@@ -26,11 +26,19 @@ def open_down(frame: bytes) -> object:
     return frames.decode_message(opened.body)
 
 
+def open_up(frame: bytes) -> object:
+    link = frames.Link("dog-1", "node-a", 7, bytes(range(32)))
+    opened = frames.open_frame(link, frames.UP, frame, frames.HelloAnswer(3, 4, 6))
+    assert (opened.epoch, opened.sequence, opened.elapsed) == (3, 12, 1600)
+    return frames.unpack_batch(opened)
+
+
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "sv": subscription.decode,
     "nv": notification.decode,
     "message": frames.decode_message,
     "frame": open_down,
+    "batch": open_up,
 }
 
 MEANINGS = [
@@ -45,11 +53,14 @@ MEANINGS = [
     NotificationVector(1, [Reading(0, (118, 120, 124, 126)), Reading(1, (99,) * 4)], 8),
     ACKNOWLEDGE,
     ACKNOWLEDGE,
+    frames.DeviceBatch(3, 513, [bytes.fromhex("8100020100000008c8")]),
 ]
 
 
 def test_examples_mean_what_the_text_says() -> None:
-    examples = re.findall(r"```(sv|nv|message|frame)\n(.*?)```", README.read_text(), re.DOTALL)
+    examples = re.findall(
+        r"```(sv|nv|message|frame|batch)\n(.*?)```", README.read_text(), re.DOTALL
+    )
     decoded = [DECODERS[kind](bytes.fromhex(text)) for kind, text in examples]
     assert decoded == MEANINGS
     assert decode_duration(0x48) == 2048

@@ -71,8 +71,9 @@ class SubscriptionTest(unittest.TestCase):
             ("4120" + "0000" + "8000" + "0008" + "101005", 1),  # second predicate negated
             ("4108" + "0000" + "8000" + "0008" + "00101005", 8),  # no section
             ("4108" + "0000" + "8000" + "0008" + "8000101005", 9),  # empty more
-            ("4108" + "0000" + "8000" + "0008" + "8040101005", 9),  # reserved bit of more
-            ("4108" + "0000" + "8000" + "0008" + "8080101005", 9),
+            ("4108" + "0000" + "8000" + "0008" + "8080101005", 9),  # reserved bit of more
+            ("4108" + "0000" + "8000" + "0008" + "804000101005", 10),  # restrictors of zero
+            ("4108" + "0000" + "8000" + "0008" + "8040b8101005", 13),  # a restrictor beyond a year
             ("4108" + "0000" + "8000" + "0008" + "0100" + "101005", 9),  # no repeats
             ("4108" + "0000" + "8000" + "0008" + "0110" + "101005", 9),  # too many repeats
             ("4108" + "0000" + "8000" + "0008" + "010110" + "101005", 10),  # attribute 16
@@ -148,6 +149,9 @@ class FieldTest(unittest.TestCase):
             lambda: SubscriptionVector(0, two, MAX, pattern=bytes([0, 1, AND | 2])),
             lambda: SubscriptionVector(0, two, recent=(5, 5)),
             lambda: SubscriptionVector(0, two, significance=Significance(b"\x01")),
+            lambda: SubscriptionVector(0, two, restrictors=b"\x01"),
+            lambda: SubscriptionVector(0, two, restrictors=b"\x00\x00"),
+            lambda: SubscriptionVector(0, two, restrictors=b"\x00\xb8"),
             lambda: SubscriptionVector(0, [Predicate(0, 1, 2, weight=2)]),
             lambda: SubscriptionVector(0, two, SUGENO),
             lambda: SubscriptionVector(0, two, consequents=[(1,)]),

@@ -1,44 +1,53 @@
-"""The device link: authenticated frames, and the control messages that some of them carry.
+"""The device link: encrypted frames, and the control messages that some of them carry.
 
-A frame is 19 bytes around a body, 11 before and 8 after. The tag also covers what is not sent,
-because both ends know it: the direction and the two names. So a frame cannot be turned around,
-handed to another device, or played back under another epoch. To refuse a repeated (epoch, sequence)
-is the receiver's part: this file keeps nothing.
+A frame is 19 bytes around a body, 11 before and 8 after: COSE_Encrypt0 with AES-CCM-16-64-128 and
+everything left out that both ends know. The key is made of the shared secret and the two names; the
+nonce is direction, kind, epoch and number. So nobody else can read a frame, and it cannot be turned
+around, handed to another device or node, or played back under another number.
+
+A batch of notifications does not carry its epoch, which is that of the device's last hello, but how
+long ago the device heard the answer to that hello. The tag also covers the number of that answer.
+So a batch belongs to one answer, and the node knows when it was made without a clock on the device:
+not before it gave that answer, and then so much later.
+
+Two things are the callers' part, for this file keeps nothing: never to seal two frames of one kind
+under the same (epoch, sequence), and to refuse what was received before.
 
 A control message is a name and a dictionary by field name; on the wire, a CBOR map with small
 integers for keys, described in CDDL in README.md. Key 0 holds the type. Unknown types, missing
 fields and unknown keys below 24 are refused; unknown keys from 24 on are for later and passed over.
 """
 
+from hashlib import sha256
+
 from . import cbor
 from .errors import Cursor, ProtocolError
 from .vectors import Record, check_range
 
 try:
-    from hmac import HMAC
-    from hmac import compare_digest as equal
-except ImportError:  # MicroPython, which may have an hmac without compare_digest
-    from .mac import PortableKey as Key
-    from .mac import equal_portable as equal  # type: ignore[no-redef]
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESCCM
+except ImportError:  # MicroPython
+    from .ccm import decrypt, encrypt
 else:
 
-    class Key:  # type: ignore[no-redef]
-        """CPython's own HMAC, where `mac.PortableKey` is not needed."""
+    def encrypt(key: bytes, nonce: bytes, body: bytes, covered: bytes) -> bytes:
+        """Do what `ccm` does, quicker."""
+        return AESCCM(key, TAG).encrypt(nonce, body, covered)
 
-        def __init__(self, secret: bytes) -> None:
-            self.state = HMAC(secret, digestmod="sha256")
-
-        def tag(self, message: bytes) -> bytes:
-            """Return the first 8 bytes of the HMAC."""
-            state = self.state.copy()
-            state.update(message)
-            return state.digest()[:TAG]
+    def decrypt(key: bytes, nonce: bytes, sealed: bytes, covered: bytes) -> "bytes | None":
+        """Do what `ccm` does, quicker."""
+        try:
+            return AESCCM(key, TAG).decrypt(nonce, sealed, covered)
+        except InvalidTag:
+            return None
 
 
 TAG = 8
 OVERHEAD = 11 + TAG
 MAX_LENGTH = 4096
 MIN_SECRET = 16
+_ALGORITHM = cbor.encode({1: 10})  # AES-CCM-16-64-128
 
 UP = 0  # from a device to its node
 DOWN = 1
@@ -47,13 +56,16 @@ DOWN = 1
 SUBSCRIPTIONS = 1  # subscription vectors, each behind its length
 NOTIFICATIONS = 2  # notification vectors, each behind its length
 MESSAGE = 3  # one control message
-_KINDS = (SUBSCRIPTIONS, NOTIFICATIONS, MESSAGE)
+LATER = 4  # notifications, behind the upper 16 bits of their sequence
+EARLIER = 8  # notifications of another epoch, which stands before those bits
+BATCHES = (NOTIFICATIONS, LATER, EARLIER)  # each with as many bytes more before its vectors
+_KINDS = (SUBSCRIPTIONS, NOTIFICATIONS, MESSAGE, LATER, EARLIER)
 
-_VERSION = 0x40
+_VERSION = 0x80  # 2; frames of version 1 were not encrypted
 
 
 class Link(Record):
-    """One key between a device and a node, and the names that its tags cover."""
+    """One key between a device and a node, which belongs to their two names."""
 
     FIELDS = ("device", "node", "key_id")
 
@@ -64,53 +76,59 @@ class Link(Record):
         check_range("key id", key_id, 0, 65535)
         if len(secret) < MIN_SECRET or len(set(secret)) < MIN_SECRET // 2:
             raise ProtocolError(f"a key has at least {MIN_SECRET} bytes, and they differ")
-        self._key = Key(secret)
-        self._starts = [self._begin(direction) for direction in (UP, DOWN)]
+        named = cbor.encode(["denwatch", device, node, bytes(secret)])
+        self.key = sha256(named).digest()[:16]
 
-    def _begin(self, direction: int) -> bytes:
-        """Return how what the tag covers begins: an array of six, of which two are the frame's."""
-        covered = cbor.encode(["denwatch", direction, self.device, self.node, b"", b""])
-        return covered[:-2]
 
-    def tag(self, direction: int, head: bytes, body: bytes) -> bytes:
-        """Return the tag of one frame."""
-        return self._key.tag(
-            self._starts[direction] + _measure(head) + head + _measure(body) + body
-        )
+class HelloAnswer(Record):
+    """A node's answer to a hello, which batches belong to: the number of its frame."""
+
+    FIELDS = ("device_epoch", "epoch", "sequence")
+
+    def __init__(self, device_epoch: int, epoch: int, sequence: int) -> None:
+        self.device_epoch = device_epoch  # of the hello
+        self.epoch = epoch
+        self.sequence = sequence
 
 
 class Frame(Record):
-    """One frame that was authenticated."""
+    """One frame that was authenticated; `elapsed` is of batches, in 1/16 s since the answer."""
 
-    FIELDS = ("kind", "epoch", "sequence", "body")
+    FIELDS = ("kind", "epoch", "sequence", "body", "elapsed")
 
-    def __init__(self, kind: int, epoch: int, sequence: int, body: bytes) -> None:
+    def __init__(self, kind: int, epoch: int, sequence: int, body: bytes, elapsed: int = 0) -> None:
         self.kind = kind
         self.epoch = epoch
         self.sequence = sequence
         self.body = body
+        self.elapsed = elapsed
 
 
-def _measure(data: bytes) -> bytes:
-    """Return what stands before bytes in CBOR; a frame has fewer than 65,536."""
-    size = len(data)
-    if size < 24:
-        return bytes([0x40 + size])
-    return bytes([0x58, size]) if size < 256 else bytes([0x59, size >> 8, size & 255])
+def _words(*numbers: int) -> bytes:
+    return b"".join([number.to_bytes(4, "big") for number in numbers])
 
 
-def seal(link: Link, direction: int, frame: Frame) -> bytes:
-    """Return the bytes of a frame."""
+def _cover(answer: "HelloAnswer | None", elapsed: int) -> bytes:
+    """Return COSE's Enc_structure: what the tag covers beside nonce and body."""
+    external = b"" if answer is None else _words(answer.epoch, answer.sequence, elapsed)
+    return cbor.encode(["Encrypt0", _ALGORITHM, external])
+
+
+def seal(link: Link, direction: int, frame: Frame, answer: "HelloAnswer | None" = None) -> bytes:
+    """Return the bytes of a frame; a batch belongs to an answer."""
     if frame.kind not in _KINDS:
         raise ProtocolError(f"no frame is of kind {frame.kind}")
     if len(frame.body) > MAX_LENGTH - OVERHEAD:
         raise ProtocolError(f"a body of {len(frame.body)} bytes is too long")
-    head = bytearray([_VERSION | frame.kind, link.key_id >> 8, link.key_id & 255])
-    for number in (frame.epoch, frame.sequence):
-        check_range("epoch or sequence", number, 0, 0xFFFFFFFF)
-        for shift in (24, 16, 8, 0):
-            head.append(number >> shift & 255)
-    return bytes(head) + frame.body + link.tag(direction, bytes(head), frame.body)
+    for number in (frame.epoch, frame.sequence, frame.elapsed):
+        check_range("epoch, sequence or time", number, 0, 0xFFFFFFFF)
+    start = bytes([_VERSION | frame.kind, link.key_id >> 8, link.key_id & 255])
+    nonce = bytes([direction]) + start + _words(frame.epoch, frame.sequence) + b"\0"
+    if (frame.kind in BATCHES) != (answer is not None):
+        raise ProtocolError("a batch belongs to an answer, and nothing else does")
+    shown = frame.epoch if answer is None else frame.elapsed
+    sealed = encrypt(link.key, nonce, frame.body, _cover(answer, frame.elapsed))
+    return start + _words(shown, frame.sequence) + sealed
 
 
 def read_key_id(frame: bytes) -> int:
@@ -120,21 +138,75 @@ def read_key_id(frame: bytes) -> int:
     return c.pair("key id")
 
 
-def open_frame(link: Link, direction: int, frame: bytes) -> Frame:
-    """Return the frame if its tag is right; ProtocolError otherwise."""
+def is_batch(frame: bytes) -> bool:
+    """Return whether a frame says that it carries notifications."""
+    return frame[0] & 0x3F in BATCHES
+
+
+def open_frame(
+    link: Link, direction: int, frame: bytes, answer: "HelloAnswer | None" = None
+) -> Frame:
+    """Return the frame if its tag is right; ProtocolError otherwise.
+
+    `answer` is the one that batches belong to; without one a batch cannot be opened.
+    """
     c = Cursor(frame, MAX_LENGTH)
-    head = c.byte("kind")
-    if head & 0xC0 != _VERSION or head & 0x3F not in _KINDS:
-        raise c.error("no kind of frame of version 1")
+    kind = c.byte("kind")
+    if kind & 0xC0 == 0x40:
+        raise c.error("a frame of version 1, from before frames were encrypted: update its sender")
+    if kind & 0xC0 != _VERSION or kind & 0x3F not in _KINDS:
+        raise c.error("no kind of frame of version 2")
     if c.pair("key id") != link.key_id:
         raise c.error("another key's frame")
     epoch = c.pair("epoch") * 65536 + c.pair("epoch")
     sequence = c.pair("sequence") * 65536 + c.pair("sequence")
-    body = c.take(max(0, len(frame) - OVERHEAD), "body")
-    tag = c.take(TAG, "tag")
-    if not equal(tag, link.tag(direction, bytes(frame[: OVERHEAD - TAG]), body)):
+    elapsed = 0
+    if kind & 0x3F not in BATCHES:
+        answer = None
+    elif answer is None:
+        raise ProtocolError("a batch without an answer that it belongs to", 0)
+    else:
+        epoch, elapsed = answer.device_epoch, epoch
+    sealed = c.take(max(TAG, len(frame) - c.at), "tag")
+    nonce = bytes([direction]) + frame[:3] + _words(epoch, sequence) + b"\0"
+    body = decrypt(link.key, nonce, sealed, _cover(answer, elapsed))
+    if body is None:
         raise ProtocolError("the tag is wrong", len(frame) - TAG)
-    return Frame(head & 0x3F, epoch, sequence, body)
+    return Frame(kind & 0x3F, epoch, sequence, body, elapsed)
+
+
+class DeviceBatch(Record):
+    """The notifications of a frame up; `epoch` and `last` are the number of the last of them."""
+
+    FIELDS = ("epoch", "last", "vectors")
+
+    def __init__(self, epoch: int, last: int, vectors: list[bytes]) -> None:
+        self.epoch = epoch
+        self.last = last
+        self.vectors = vectors
+
+
+def pack_batch(batch: DeviceBatch, epoch: int, count: int, elapsed: int = 0) -> Frame:
+    """Return the frame of a batch, the device's `count`th in the epoch that it is in now."""
+    high = batch.last >> 16
+    kind = EARLIER if batch.epoch != epoch else LATER if high else NOTIFICATIONS
+    prefix = _words(batch.epoch) + high.to_bytes(2, "big")
+    body = prefix[EARLIER - kind :] + join_vectors(batch.vectors)
+    return Frame(kind, epoch, count, body, elapsed)
+
+
+def unpack_batch(frame: Frame) -> DeviceBatch:
+    """Return the notifications of a frame; ProtocolError if it has none."""
+    if frame.kind not in BATCHES:
+        raise ProtocolError(f"kind {frame.kind} has no notifications", 0)
+    size = frame.kind - NOTIFICATIONS
+    prefix = bytes(6 - size) + Cursor(frame.body, MAX_LENGTH).take(size, "number")
+    vectors = split_vectors(frame.body[size:])
+    if not vectors or len(vectors[-1]) < 4:
+        raise ProtocolError("a batch ends with a notification", len(frame.body))
+    epoch = int.from_bytes(prefix[:4], "big") if frame.kind == EARLIER else frame.epoch
+    last = int.from_bytes(prefix[4:] + vectors[-1][2:4], "big")
+    return DeviceBatch(epoch, last, vectors)
 
 
 def join_vectors(vectors: list[bytes]) -> bytes:
@@ -179,10 +251,20 @@ _SCHEMAS = {
             24: ("doubts", "doubts", False),  # event: features that have an accuracy
             25: ("facts", "facts", False),  # what the board says of itself, by number
             26: ("log", "text", False),  # its last lines, once it was asked for them
+            # sys.implementation._mpy, 0: no updates, 1: they can be, 2: on trial; version, image,
+            # image that failed
+            30: ("image", "image", False),
         },
     ),
     2: ("vocabulary", {1: ("hash", "hash", True), 2: ("body", "bytes", True)}),
-    3: ("acknowledge", {1: ("epoch", "uint32", True), 2: ("sequence", "uint32", True)}),
+    3: (
+        "acknowledge",
+        {
+            1: ("epoch", "uint32", True),
+            2: ("sequence", "uint32", True),
+            24: ("hello", "number", False),  # the hello that this answers
+        },
+    ),
     4: ("remove", {1: ("handles", "uints", True)}),
     5: ("digest", {1: ("salt", "bytes", True), 2: ("prints", "many bytes", True)}),
     # origin, epoch, base, bitmap: all up to base, and the bits after it
@@ -191,12 +273,35 @@ _SCHEMAS = {
     7: ("items", {1: ("items", "items", True)}),
     # the number of the last hello that a node accepted, to a device whose hello is older
     8: ("heard", {1: ("epoch", "uint32", True), 2: ("count", "uint32", True)}),
+    # updates over the air: an image (its id) with a manifest of so many bytes ...
+    16: ("offer", {1: ("image", "bytes", True), 2: ("size", "uint32", True)}),
+    # ... of which file 0 is the manifest, and file n what its nth line names
+    17: (
+        "piece",
+        {
+            1: ("image", "bytes", True),
+            2: ("file", "uint16", True),
+            3: ("at", "uint32", True),
+            4: ("data", "bytes", True),
+        },
+    ),
+    18: (
+        "want",
+        {
+            1: ("image", "bytes", True),
+            2: ("file", "uint16", True),
+            3: ("at", "uint32", True),
+            4: ("length", "uint16", True),
+        },
+    ),
 }
 
 _LISTS = {"uints": "uint16", "many bytes": "bytes", "ranges": "range", "items": "item"}
 _MAPS = {"senses": ("uint6", "masks"), "doubts": ("uint6", "uint16"), "facts": ("uint8", "uint32")}
 _TUPLES = {
+    "number": ("uint32", "uint32"),
     "masks": ("uint16", "uint16"),
+    "image": ("uint16", "uint8", "text", "bytes", "bytes"),
     "range": ("name", "uint32", "uint64", "bytes"),
     "item": ("name", "uint32", "uint64", "uint8", "uint64", "bytes"),
 }

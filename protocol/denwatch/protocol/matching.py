@@ -38,7 +38,7 @@ def match(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Match |
 
     `age` is how old the notification is now, in seconds: only "recent" asks for it.
     """
-    if s.event != n.event or s.features & ~n.features:
+    if s.event != n.event or s.features & ~n.features or not is_joined(s, n):
         return None
     points = {}
     for reading in n.readings:
@@ -78,6 +78,20 @@ def match(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Match |
         certain = min(certain, fresh)
     matched = allowed and possible >= s.threshold and certain >= s.certain
     return Match(matched, possible, certain, decisive, possibles[decisive])
+
+
+def is_joined(s: SubscriptionVector, n: NotificationVector) -> bool:
+    """Return whether the readings that s asks for are young enough, and one of them is new."""
+    if not s.features & n.olds:
+        return True
+    if not s.features & ~n.olds & n.features:
+        return False
+    names = [bit for bit in range(16) if s.features >> bit & 1]
+    limits = s.restrictors or bytes(len(names))
+    for reading in n.readings:
+        if reading.attribute in names and reading.age > limits[names.index(reading.attribute)]:
+            return False
+    return True
 
 
 def find_least(kind: int, degrees: bytearray, start: int, stop: int) -> int:

@@ -4,16 +4,17 @@ One object, one encoding, as for subscriptions.
 """
 
 from .errors import Cursor
-from .timecode import LAST_AGE
+from .timecode import LAST_AGE, LAST_DURATION
 from .vectors import NotificationVector, Reading
 
-MAX_LENGTH = 148  # sixteen uncertain 16-bit readings with everything else
+MAX_LENGTH = 165  # sixteen uncertain 16-bit readings, fifteen of them old, with everything else
 TYPE = 0x80
 
 _WHY = 0x01
 _UNCERTAIN = 0x02
 _WIDE = 0x04
 _FAULTS = 0x08
+_OLDS = 0x10
 
 
 def encode(n: NotificationVector) -> bytes:
@@ -29,16 +30,18 @@ def encode(n: NotificationVector) -> bytes:
         | (_UNCERTAIN if uncertain else 0)
         | (_WIDE if wide else 0)
         | (_FAULTS if n.faults else 0)
+        | (_OLDS if n.olds else 0)
     )
     out = bytearray([TYPE | n.event, flags])
     for value in (n.sequence, n.age, n.features):
         out += _pair(value)
-    for mask in (uncertain, wide, n.faults):
+    for mask in (uncertain, wide, n.faults, n.olds):
         if mask:
             out += _pair(mask)
     for reading in n.readings:
         for point in reading.points[:1] if reading.exact else reading.points:
             out += _pair(point) if reading.wide else bytes([point])
+    out += bytes([reading.age for reading in n.readings if reading.age])
     if n.why:
         out += bytes(n.why)
     return bytes(out)
@@ -51,8 +54,8 @@ def decode(frame: bytes) -> NotificationVector:
     if head & 0xC0 != TYPE:
         raise c.error("not a notification vector of version 1")
     flags = c.byte("flags")
-    if flags & 0xF0:
-        raise c.error(f"reserved flags 0x{flags & 0xF0:02x}")
+    if flags & 0xE0:
+        raise c.error(f"reserved flags 0x{flags & 0xE0:02x}")
     sequence = c.pair("sequence")
     age = c.pair("age")
     if age > LAST_AGE:
@@ -63,12 +66,20 @@ def decode(frame: bytes) -> NotificationVector:
     uncertain = c.mask("uncertain", features) if flags & _UNCERTAIN else 0
     wide = c.mask("wide", features) if flags & _WIDE else 0
     faults = c.mask("faults", 0xFFFF & ~features) if flags & _FAULTS else 0
+    olds = c.mask("old readings", features) if flags & _OLDS else 0
+    if olds == features and olds and not faults:
+        raise c.error("no new reading")
     readings = []
     for attribute in range(16):
         if features >> attribute & 1:
             readings.append(
                 _take_reading(c, attribute, uncertain >> attribute & 1, wide >> attribute & 1)
             )
+    for reading in readings:
+        if olds >> reading.attribute & 1:
+            reading.age = c.limited("age of a reading", LAST_DURATION)
+            if not reading.age:
+                raise c.error("an old reading of now")
     why = None
     if flags & _WHY:
         decisive = c.limited("why", 15)

@@ -38,6 +38,7 @@ WEIGHTS = const(0x04)
 SIGNIFICANCE = const(0x08)
 RECENT = const(0x10)
 CONSEQUENTS = const(0x20)
+RESTRICTORS = const(0x40)
 
 MAX_LENGTH = 255
 TYPE = 0x40
@@ -85,6 +86,7 @@ def _find_sections(s: SubscriptionVector, negated: int) -> tuple[int, int]:
         (SIGNIFICANCE, s.significance),
         (RECENT, s.recent),
         (CONSEQUENTS, s.aggregator == SUGENO),
+        (RESTRICTORS, s.restrictors),
     )
     sections = sum([bit for bit, is_needed in shapes if is_needed])
     return sections, sum([bit for bit, is_needed in conditions if is_needed])
@@ -132,6 +134,7 @@ def _append_conditions(out: bytearray, s: SubscriptionVector, more: int) -> None
                 out.append(rule[0])
             else:
                 out += _pair(rule[0] & 0xFFFF) + bytes([rule[1] & 255, rule[2] & 255])
+    out += s.restrictors
 
 
 def _pack_significance(s: Significance) -> bytes:
@@ -170,7 +173,7 @@ def _take_subscription(c: Cursor) -> SubscriptionVector:
         sections = c.byte("sections")
         if sections & MORE:
             more = c.byte("more sections")
-            if not more or more & 0xC0:
+            if not more or more & 0x80:
                 raise c.error("reserved or empty section bits")
         if not sections:
             raise c.error("no section")
@@ -210,6 +213,11 @@ def _take_subscription(c: Cursor) -> SubscriptionVector:
         until = c.limited("recent until", LAST_DURATION)
         recent = (until, c.limited("recent from", LAST_DURATION))
     consequents = _unpack_consequents(c, count) if more & CONSEQUENTS else None
+    restrictors = b""
+    if more & RESTRICTORS:
+        restrictors = c.take(count_attributes(features), "restrictors")
+        if not any(restrictors):
+            raise c.error("restrictors of zero")
     predicates = []
     for i in range(count):
         wide = bool(wides >> attributes[i] & 1)
@@ -251,6 +259,7 @@ def _take_subscription(c: Cursor) -> SubscriptionVector:
         recent,
         significance,
         consequents,
+        restrictors,
     )
     if bool(more & WEIGHTS) != (subscription.aggregator == WEIGHTED):
         raise ProtocolError("weights and aggregator do not go together", 1)

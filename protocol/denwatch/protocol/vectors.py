@@ -147,6 +147,7 @@ class SubscriptionVector(Record):
         "recent",
         "significance",
         "consequents",
+        "restrictors",
     )
 
     def __init__(
@@ -163,6 +164,7 @@ class SubscriptionVector(Record):
         recent: tuple[int, int] | None = None,
         significance: Significance | None = None,
         consequents: list[tuple[int, ...]] | None = None,
+        restrictors: bytes = b"",
     ) -> None:
         self.event = event
         self.predicates = list(predicates)
@@ -176,6 +178,8 @@ class SubscriptionVector(Record):
         self.recent = recent  # duration codes: fully recent until, not recent from
         self.significance = significance
         self.consequents = consequents  # a pair of predicates each: (degree,) or (p0, p1, p2)
+        # How old the reading of each attribute may be, as duration codes; 0: it must be of now.
+        self.restrictors = bytes(restrictors)
         check_range("event", event, 0, 63)
         check_range("aggregator", aggregator, 0, 7)
         check_range("threshold", threshold, 0, 255)
@@ -191,9 +195,14 @@ class SubscriptionVector(Record):
             raise ProtocolError(
                 f"recent: {recent[0]}, {recent[1]} is not a rising pair of durations"
             )
+        names = count_attributes(self.features)
         bands = len(significance.bands) if significance else 0
-        if bands not in (0, count_attributes(self.features)):
+        if bands not in (0, names):
             raise ProtocolError(f"{bands} dead bands for other attributes")
+        if restrictors and (len(restrictors) != names or not any(restrictors)):
+            raise ProtocolError(f"{len(restrictors)} restrictors for other attributes, or none")
+        for code in self.restrictors:
+            check_range("restrictor", code, 0, LAST_DURATION)
         if aggregator != WEIGHTED and any(p.weight != 1 for p in predicates):
             raise ProtocolError("weights are for the weighted mean only")
         self._check_consequents()
@@ -240,15 +249,21 @@ class SubscriptionVector(Record):
 class Reading(Record):
     """One attribute's value: exact where the four points of its trapezoid are one."""
 
-    FIELDS = ("attribute", "points", "wide")
+    FIELDS = ("attribute", "points", "wide", "age")
 
     def __init__(
-        self, attribute: int, points: tuple[int, int, int, int], wide: bool = False
+        self,
+        attribute: int,
+        points: tuple[int, int, int, int],
+        wide: bool = False,
+        age: int = 0,
     ) -> None:
         self.attribute = attribute
         self.points = points
         self.wide = wide
+        self.age = age  # a duration code: how much older than the notification; 0: of the same time
         check_range("attribute", attribute, 0, 15)
+        check_range("age of a reading", age, 0, LAST_DURATION)
         if len(points) != 4:
             raise ProtocolError(f"a reading has 4 points, not {len(points)}")
         previous = 0
@@ -286,16 +301,18 @@ class NotificationVector(Record):
         check_range("sequence", sequence, 0, 65535)
         check_range("age", age, 0, 65535)
         self.features = 0
+        self.olds = 0  # of the features, those that were read earlier
         previous = -1
         for reading in readings:
             check_range(f"attribute after {previous}", reading.attribute, previous + 1, 15)
             previous = reading.attribute
             self.features |= 1 << previous
+            self.olds |= 1 << previous if reading.age else 0
         check_range("faults", faults, 0, 65535)
         if faults & self.features:
             raise ProtocolError("a broken sensor has no reading")
-        if not faults | self.features:
-            raise ProtocolError("a notification without readings or faults")
+        if not faults | self.features & ~self.olds:
+            raise ProtocolError("a notification without new readings or faults")
         if why:
             check_range("why", why[0], 0, 15)
             check_range("why's degree", why[1], 0, 255)
