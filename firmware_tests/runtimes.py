@@ -27,6 +27,11 @@ def find_cache() -> Path:
     return Path(os.environ.get("DENWATCH_CACHE") or REPOSITORY / ".cache").resolve() / "runtimes"
 
 
+def find_boards() -> Path:
+    """Return the folder that `firmware_tests/boards/build.sh` fills."""
+    return find_cache().parent / "boards"
+
+
 def find_library() -> Path:
     """Return a folder laid out like a device's `lib/`, of links to our sources."""
     return link_library(find_cache() / "library")

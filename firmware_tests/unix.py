@@ -17,10 +17,14 @@ TIME_LIMIT = 600
 
 
 def run_code(
-    code: str, bits: int, root: Path = REPOSITORY, heap: str | None = None
+    code: str,
+    bits: int,
+    root: Path = REPOSITORY,
+    heap: str | None = None,
+    prefix: tuple[str, ...] = (),
 ) -> tuple[str, int]:
     """Run a program with `root` and the device's unittest on the path; (output, exit code)."""
-    command = [str(find_unix(bits))]
+    command = [*prefix, str(find_unix(bits))]
     if heap is not None:
         command += ["-X", f"heapsize={heap}"]
     environment = {**os.environ, "MICROPYPATH": f"{LIBRARY}:{find_library()}:{root}:.frozen"}

@@ -45,8 +45,11 @@ def run_code(code: str, root: Path = REPOSITORY) -> tuple[str, int]:
 
 def run_module(module: str, root: Path = REPOSITORY) -> Outcome:
     """Run one test file by its dotted name, for example `tests.protocol.test_fuzzify`."""
-    code = (
-        "import unittest\n"
+    code = "import sys, unittest\n"
+    if (root / "tests" / "protocol" / "aes.py").exists():  # this runtime has no cryptolib
+        code += "import tests.protocol.aes\n"
+        code += "sys.modules['cryptolib'] = sys.modules['tests.protocol.aes']\n"
+    code += (
         f"program = unittest.main({module!r}, exit=False)\n"
         "exit_code = 0 if program.result.wasSuccessful() else 1\n"
     )

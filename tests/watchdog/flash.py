@@ -36,12 +36,15 @@ class Random:
 
 
 class Flash:
-    """`on_change(torn)` is called before each change with what a cut in the middle would leave."""
+    """`on_change(torn)` is called before each change with what a cut in the middle would leave.
 
-    def __init__(self, count=4, size=1024, image=None, cut_at=0, seed=1, cached=False):
+    With `own`, the flash changes the very image that it is given, a bytearray, and copies nothing.
+    """
+
+    def __init__(self, count=4, size=1024, image=None, cut_at=0, seed=1, cached=False, own=False):
         self.count = count
         self.size = size
-        self.image = bytearray(image) if image else bytearray(b"\xff" * (count * size))
+        self.image = image if own else bytearray(image or b"\xff" * (count * size))
         self.cut_at = cut_at
         self.on_change = None
         self.operations = 0
@@ -84,9 +87,9 @@ class Flash:
         assert not self.is_dead, "the program ran on without power"
         self.operations += 1
         if self.on_change is not None:
-            self.on_change(self._tear(start, data, is_erase))
+            self.on_change(self._tear(bytearray(self.image), start, data, is_erase))
         if self.operations == self.cut_at:
-            self.image = self._tear(start, data, is_erase)
+            self._tear(self.image, start, data, is_erase)
             self.is_dead = True
             raise PowerCut
         if self.cached:
@@ -98,9 +101,8 @@ class Flash:
             return data
         return bytes([image[start + i] & data[i] for i in range(len(data))])
 
-    def _tear(self, start, data, is_erase):
-        """Return the medium with a part of a change: a stretch wholly, then some bits of a byte."""
-        image = bytearray(self.image)
+    def _tear(self, image, start, data, is_erase):
+        """Do a part of a change to the image: a stretch wholly, then some bits of a byte."""
         done = (0, len(data), self.random.below(len(data) + 1))[self.random.below(3)]
         before = bytes(image[start : start + len(data)])
         image[start : start + done] = self._merge(image, start, data[:done], is_erase)

@@ -32,6 +32,7 @@ class Node:
         self.committed = {}  # (epoch, sequence): notification
         self.highest = (0, 0)
         self.hellos = []
+        self.answer = None  # what batches belong to
         self.conflicts = []
 
     def seal(self, kind, body, sequence=None, epoch=None):
@@ -47,22 +48,33 @@ class Node:
     def remove(self, *handles):
         return self.seal(frames.MESSAGE, encode_message("remove", {"handles": list(handles)}))
 
-    def acknowledge(self, epoch=None, sequence=None):
+    def acknowledge(self, epoch=None, sequence=None, hello=None):
         if epoch is None:
             epoch, sequence = self.highest
         fields = {"epoch": epoch, "sequence": sequence}
+        if hello is not None:
+            fields["hello"] = hello
         return self.seal(frames.MESSAGE, encode_message("acknowledge", fields))
+
+    def answer_hello(self, *highest):
+        """Answer the last hello; `highest`: what it says to have, if that is not all."""
+        sealed = self.acknowledge(*(highest or self.highest), hello=self.number)
+        self.answer = frames.HelloAnswer(self.number[0], self.epoch, self.sequence)
+        return sealed
 
     def take(self, topic, payload):
         """Take a message from the device; return whether something was committed."""
-        frame = frames.open_frame(self.key, frames.UP, payload)
+        frame = frames.open_frame(self.key, frames.UP, payload, self.answer)
         if topic.endswith("hello"):
             self.hellos.append(decode_message(frame.body)[1])
+            self.number = [frame.epoch, frame.sequence]
             return False
-        for vector in frames.split_vectors(frame.body):
+        self.elapsed = frame.elapsed
+        batch = frames.unpack_batch(frame)
+        for vector in batch.vectors:
             notification = decode(vector)
-            sequence = frame.sequence - ((frame.sequence - notification.sequence) & 0xFFFF)
-            number = (frame.epoch, sequence)
+            sequence = batch.last - ((batch.last - notification.sequence) & 0xFFFF)
+            number = (batch.epoch, sequence)
             known = self.committed.get(number)
             if known is not None and known.readings != notification.readings:
                 self.conflicts.append(number)

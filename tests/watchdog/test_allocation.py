@@ -11,9 +11,8 @@ from denwatch.watchdog.execution import Event, Execution, list_senses
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
 from denwatch.watchdog.sources import Channel
-from denwatch.watchdog.sources.adc import Adc
-from denwatch.watchdog.sources.gpio import Gpio
 from denwatch.watchdog.sources.i2c import I2cRegisters
+from denwatch.watchdog.sources.pins import Adc, Gpio
 from denwatch.watchdog.supervisor import TaskGuard
 
 from tests.protocol.samples import Dice
@@ -70,6 +69,8 @@ def build():
             s.significance = quiet
         if not pattern and handle % 3 == 0:
             s.aggregator = (2, 3, 4, 5)[handle % 4]
+        if handle % 11 == 3:
+            s.restrictors = b"\x08\0\x08"
         manager.install(encode(s), 0)
     return Execution(manager, [event], Outbox()), TaskGuard(lambda: None, gc.mem_free)
 

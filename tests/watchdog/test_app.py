@@ -77,6 +77,7 @@ class Whole(unittest.TestCase):
         dog.uplink.connect("node-a")
         node.take(*dog.uplink.next_message(0))
         self.assertEqual(node.hellos[0]["senses"], {1: [1, 0]})
+        dog.uplink.receive("dens/1/wd/dog-1/ack", node.answer_hello(), 0)
         dog.uplink.receive("dens/1/wd/dog-1/sv", node.subscribe(make_subscription(1)), 0)
         for second in range(3):
             clock.now = 1000 * second
@@ -97,6 +98,16 @@ class Whole(unittest.TestCase):
         again = Watchdog(self.config, 160, Still())
         self.assertEqual(again.spool.epoch, dog.spool.epoch + 1)
         self.assertEqual(again.report()["spool"], dict(dog.report()["spool"], waiting=1))
+
+    def test_a_spool_that_was_erased_does_not_come_back_to_its_numbers(self):
+        epochs = set()
+        for _ in range(8):
+            config = make_config()
+            epochs.add(Watchdog(config, 100, Still()).spool.epoch)
+            clean(config)
+        self.assertEqual(len(epochs), 8)
+        self.assertGreater(max(epochs), 0xFFFF)
+        self.assertLess(max(epochs), 1 << 29)
 
     def test_the_board_is_not_needed(self):
         self.assertIsNone(app.board)

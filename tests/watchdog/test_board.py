@@ -16,8 +16,15 @@ HARDWARE = {"machine", "network", "dht", "onewire", "ds18x20"}
 
 
 def list_imports(path: Path) -> set[str]:
+    """Return what a file imports on a device: not what is for type checkers."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -34,6 +41,13 @@ class Recorder:
     calls: ClassVar[list[tuple[Any, ...]]] = []
     kept = b""
     longest = 1 << 30
+    IRQ_FALLING, IRQ_RISING = 4, 8
+
+    def irq(self, handler: Any, trigger: int) -> None:
+        self.calls.append(("irq", trigger))
+        Recorder.handler = handler
+
+    handler: Any = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         if options.get("timeout", 0) > self.longest:
@@ -78,6 +92,7 @@ class HardwareTest(unittest.TestCase):
         machine.PWRON_RESET, machine.WDT_RESET, machine.DEEPSLEEP_RESET = 10, 30, 40
         machine.reset_cause = lambda: self.cause
         machine.WDT = machine.ADC = machine.Pin = machine.RTC = machine.I2C = Recorder
+        machine.UART = Recorder
         machine.lightsleep = lambda duration: Recorder.calls.append(("doze", duration))
         machine.deepsleep = lambda duration: Recorder.calls.append(("sleep", duration))
         network: Any = types.ModuleType("network")
@@ -115,6 +130,24 @@ class HardwareTest(unittest.TestCase):
         names = [call[0] for call in Recorder.calls]
         self.assertEqual(names.count("made"), 6)  # with a pin for the converter, two for the bus
         self.assertIn(("atten", 3), Recorder.calls)
+
+    def test_edges_are_counted_by_interrupt_without_their_bouncing(self) -> None:
+        ticks = iter([0, 5, 100, 104, 108, 130, 131])
+        time: Any = types.SimpleNamespace(
+            ticks_ms=lambda: next(ticks), ticks_diff=lambda a, b: a - b
+        )
+        self.board.time = time
+        counter = self.board.make_counter(4, 10, True)
+        self.assertEqual(Recorder.calls[-1], ("irq", 12))
+        for _ in range(6):
+            Recorder.handler(None)
+        self.assertEqual(counter.count, 2)  # at 100 and at 130
+
+    def test_a_serial_port_does_not_wait(self) -> None:
+        self.board.make_serial(1, 16, 9600)
+        made = Recorder.calls[-1]
+        self.assertEqual(made[:4], ("made", 1, ("baudrate", 9600), ("rx", made[3][1])))
+        self.assertEqual(made[4], ("timeout", 0))
 
     def test_a_network_is_joined_and_left(self) -> None:
         self.board.join_wifi("field", "secret")

@@ -185,6 +185,24 @@ def test_certificates_of_nodes_with_tls(site: Path, capsys: pytest.CaptureFixtur
     assert config["nodes"][0]["ca"] == "site.der"
 
 
+def test_accuracies_of_the_data_sheets(capsys: pytest.CaptureFixture[str], site: Path) -> None:
+    assert site
+    chip = "air_temperature from bme280 clock 22 data 21"
+    status, told, _ = run(capsys, "--sense", chip)
+    assert status == 0
+    assert "bme280 0x76, temperature" in told
+    assert "±0.5 °C, worst ±1.5" in told  # the domain goes below -20 degrees
+    told = run(capsys, "--sense", "air_temperature from scd4x clock 22 data 21 every 10 s")[1]
+    assert "scd4x 0x62, temperature" in told
+    told = run(capsys, "--sense", "air_temperature from w1")[2]
+    assert "w1 is described in a file (--sources)" in told
+    (site / "sources.json").write_text('{"probe": {"kind": "w1", "count": 2}}')
+    words = ("--sources", "sources.json", "--sense", "air_temperature from probe sensor 2")
+    told = run(capsys, *words)[1]
+    assert "probe, sensor 2" in told
+    assert "-40000 to 87500" in told
+
+
 def test_sources_written_by_hand(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chip = {"kind": "i2c", "clock": 22, "data": 21, "address": 72}
     fields = [[0, 2, True, False, 4], [1, 2, False, False, 0]]
@@ -203,7 +221,8 @@ def test_sources_written_by_hand(site: Path, capsys: pytest.CaptureFixture[str])
     for wrong, message in (
         (
             {"kind": "spi"},
-            'chip: no kind "spi" (there are csv, adc, gpio, dht11, dht22, ds18x20, sht3x, i2c)',
+            'chip: no kind "spi" (there are csv, adc, adc_mv, gpio, dht11, dht22, ds18x20, sht3x, '
+            "scd4x, bme280, pulses, i2c, w1, iio, sysfs, nmea, driver)",
         ),
         ({"kind": "adc"}, 'chip: an adc has a "pin"'),
         (

@@ -94,7 +94,7 @@ pain ds18x20 on pin 4
 pain from
          ^ 10: a sensor after "from" is missing at the end
 pain from ds18b2 on pin 4
-          ^^^^^^ 11: no sensor is called "ds18b2"; did you mean "ds18b20" or "ds18x20"? (there are csv, adc, gpio, dht11, dht22, ds18x20, sht3x, i2c)
+          ^^^^^^ 11: no sensor is called "ds18b2"; did you mean "ds18b20" or "ds18x20"? (there are csv, adc, adc_mv, gpio, dht11, dht22, ds18x20, sht3x, scd4x, bme280, pulses, i2c, w1, iio, sysfs, nmea, driver)
 pain from csv column pain
           ^^^ 11: which file? ("csv file ward.csv")
 air_temperature from dht22 on pin

@@ -10,9 +10,9 @@ from tests.watchdog.flash import Flash, make_vector, require_heap
 
 require_heap(200_000)
 
-from denwatch.protocol import frames  # noqa: E402
+from denwatch.protocol import ccm  # noqa: E402
 from denwatch.protocol.timecode import decode_age  # noqa: E402
-from denwatch.watchdog import fuzzy  # noqa: E402
+from denwatch.watchdog import fuzzy, seal  # noqa: E402
 from denwatch.watchdog.execution import Sample  # noqa: E402
 from denwatch.watchdog.filter import CapacityError, Filter  # noqa: E402
 from denwatch.watchdog.fuzzy import Fuzzy  # noqa: E402
@@ -54,11 +54,7 @@ def make_sample(value):
 
 class AnyVersion(FrameKey):
     def open(self, frame):
-        self.first = frame[:1]
-        return FrameKey.open(self, bytes([0x40 | frame[0] & 63]) + frame[1:])
-
-    def tag(self, direction, head, body):
-        return FrameKey.tag(self, direction, self.first + head[1:] if direction else head, body)
+        return FrameKey.open(self, bytes([0x80 | frame[0] & 63]) + frame[1:])
 
 
 class AnyKey(FrameKey):
@@ -68,8 +64,17 @@ class AnyKey(FrameKey):
 
 
 class AnyTag(FrameKey):
+    """Takes whatever comes out: who knows an old body makes the next one of it."""
+
     def open(self, frame):
-        return FrameKey.open(self, frame[:-8] + self.tag(1, frame[:11], frame[11:-8]))
+        kept = seal.decrypt
+        seal.decrypt = lambda key, nonce, sealed, _: ccm._mix(
+            key, nonce, sealed[-8:] + sealed[:-8]
+        )[:-8]
+        try:
+            return FrameKey.open(self, frame)
+        finally:
+            seal.decrypt = kept
 
 
 class Endless(Parser):
@@ -78,19 +83,19 @@ class Endless(Parser):
 
 
 class Growing(Filter):
-    def add(self, frame, tail):
+    def add(self, frame, tail, required=-1):
         if self.used + 100 > len(self.buffer):
             self.buffer += bytes(200)
-        return Filter.add(self, frame, tail)
+        return Filter.add(self, frame, tail, required)
 
 
 class Evicting(Filter):
     """Makes room by what came first."""
 
-    def add(self, frame, tail):
+    def add(self, frame, tail, required=-1):
         while True:
             try:
-                return Filter.add(self, frame, tail)
+                return Filter.add(self, frame, tail, required)
             except CapacityError:
                 self.remove(self.follow(0))
 
@@ -119,14 +124,14 @@ class Shy(Uplink):
 class Credulous(Uplink):
     """Takes every acknowledgement for one of what is under way."""
 
-    def _take_acknowledgement(self, kind, body, now):
-        Uplink._take_acknowledgement(self, kind, body, now)
+    def _take_acknowledgement(self, kind, body, now, frame):
+        Uplink._take_acknowledgement(self, kind, body, now, frame)
         self._sent = (0, 0)
 
 
 def trust(frame):
     """Stands for `check`: where the parts would stand."""
-    place = [0] * 15
+    place = [0] * 16
     locate(frame, 0, place)
     return place
 
@@ -135,14 +140,13 @@ def trust(frame):
 
 
 def send_next_version(key_kind):
-    """A node of a later version, with the right key: what it means is not known here."""
+    """A node of a later version, with the right key: what it means is not known here.
+
+    A version that seals as this one does, and means something else.
+    """
     uplink, language = make_uplink(key_kind)
-    body = frames.join_vectors([make_subscription(1)])
-    head = (
-        bytes([0x80 | frames.SUBSCRIPTIONS]) + bytes([0, 7]) + bytes(3) + b"\1" + bytes(3) + b"\1"
-    )
-    right = FrameKey("dog-1", "node-a", 7, SECRET)
-    uplink.receive(SV, head + body + right.tag(1, head, body), 0)
+    sealed = Node().subscribe(make_subscription(1))
+    uplink.receive(SV, bytes([0xC0 | sealed[0]]) + sealed[1:], 0)
     return language.filter.count > 0
 
 
@@ -153,10 +157,12 @@ def send_under_another_key(key_kind):
     return language.filter.count > 0
 
 
-def send_with_a_wrong_secret(key_kind):
+def change_what_is_sealed(key_kind):
+    """Without the secret: a bit of what is encrypted is the same bit of what it means."""
     uplink, language = make_uplink(key_kind)
-    forger = Node(make_key(secret=bytes(range(1, 33))))
-    uplink.receive(SV, forger.subscribe(make_subscription(1)), 0)
+    sealed = bytearray(Node().subscribe(make_subscription(1, threshold=128)))
+    sealed[11 + 1 + 4] ^= 128 ^ 1  # the threshold
+    uplink.receive(SV, bytes(sealed), 0)
     return language.filter.count > 0
 
 
@@ -238,6 +244,8 @@ def acknowledge_what_was_never_sent(uplink_kind):
     uplink, _ = make_uplink(uplink_kind=uplink_kind)
     uplink._spool.put(make_vector(1), 100, 0)
     node = Node()
+    node.take(*uplink.next_message(0))
+    uplink.receive(ACK, node.answer_hello(), 0)
     sent = 0
     for now in range(0, 4000, 100):
         message = uplink.next_message(now)
@@ -250,7 +258,7 @@ def acknowledge_what_was_never_sent(uplink_kind):
 ATTACKS = (
     (send_next_version, FrameKey, AnyVersion),
     (send_under_another_key, FrameKey, AnyKey),
-    (send_with_a_wrong_secret, FrameKey, AnyTag),
+    (change_what_is_sealed, FrameKey, AnyTag),
     (send_a_long_packet, Parser, Endless),
     (flood, Filter, Growing),
     (flood, Filter, Evicting),
@@ -275,7 +283,7 @@ class Rules(unittest.TestCase):
         uplink, _ = make_uplink()
         good = Node().subscribe(make_subscription(1))
         for payload, reason in (
-            (bytes([good[0] ^ 0xC0]) + good[1:], "version"),
+            (bytes([good[0] ^ 0x40]) + good[1:], "version"),
             (Node(make_key(key_id=6)).subscribe(make_subscription(1)), "key"),
             (good[:-1] + bytes([good[-1] ^ 1]), "tag"),
         ):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,18 @@ from denwatch.cli.devices.images import (
     list_role,
     read_architecture,
 )
-from denwatch.cli.devices.schema import check_config, estimate_life
+from denwatch.cli.devices.schema import (
+    check_board,
+    check_changes,
+    check_config,
+    estimate_life,
+)
 from denwatch.cli.devices.wizard import ask_config
 from denwatch.cli.errors import CommandError
 from denwatch.client.vocabulary import load_shipped
 
-from firmware_tests.runtimes import REPOSITORY, MissingRuntimeError, find_unix
+from firmware_tests.runtimes import REPOSITORY, find_unix
+from firmware_tests.support import require
 
 WATCHDOG = find_source("denwatch/watchdog")
 KEY = bytes(range(32)).hex()
@@ -58,30 +65,31 @@ def test_the_packages_list_what_the_role_imports(role: str) -> None:
         assert (folder / source).resolve() == find_source(target)
 
 
-def test_the_manifest_names_the_same_files() -> None:
-    packages: list[tuple[str, list[str] | None]] = []
+@pytest.mark.parametrize(("role", "without"), [("filter", ""), ("full", ""), ("full", "doubt")])
+def test_the_manifest_names_the_same_files(
+    role: str, without: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no others: whoever freezes it in shall not have a node in the firmware."""
+    named: list[str] = []
 
     class Options:
-        role = "filter"
+        def __init__(self) -> None:
+            self.role = role
+            self.without = without
 
         def defaults(self, **_: str) -> None:
             pass
 
-    def package(name: str, files: tuple[str, ...] | None = None, base_path: str = "") -> None:
-        for file in files or ():
+    def package(name: str, files: list[str], base_path: str) -> None:
+        for file in files:
             assert (WATCHDOG / base_path / name / file).is_file()
-        assert (WATCHDOG / base_path / name).is_dir()
-        packages.append((name, sorted(files) if files else None))
+        named.extend(f"{name}/{file}" for file in files)
 
     source = (WATCHDOG / "manifest.py").read_text()
-    scope = {"metadata": lambda **_: None, "options": Options(), "package": package}
-    exec(source, dict(scope))
-    named = [f"{name}/{file}" for name, files in packages for file in files or ()]
-    assert sorted(named) == list_role("filter")
-    packages.clear()
-    Options.role = "full"
-    exec(source, dict(scope))
-    assert packages == [("denwatch", None), ("denwatch", None)]
+    monkeypatch.chdir(WATCHDOG)  # where MicroPython's tools run it
+    exec(source, {"metadata": lambda **_: None, "options": Options(), "package": package})
+    left_out = f"denwatch/watchdog/{without}.py"
+    assert sorted(named) == [name for name in list_role(role) if name != left_out]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -93,10 +101,7 @@ def test_every_architecture_compiles(architecture: str, tmp_path: Path) -> None:
 
 
 def test_a_build_runs_on_micropython(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        interpreter = find_unix(64)
-    except MissingRuntimeError as error:
-        pytest.skip(str(error))
+    interpreter = require(partial(find_unix, 64))
     arguments = ["build", "--architecture", "x64", "--output", str(tmp_path / "lib"), "--json"]
     assert device.run(arguments) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -132,10 +137,7 @@ def test_a_board_of_an_unknown_architecture_gets_the_plain_kernel(tmp_path: Path
     sizes = build_role("full", "", tmp_path)
     assert "denwatch/watchdog/plain.mpy" in sizes
     assert "denwatch/watchdog/viper.mpy" not in sizes
-    try:
-        interpreter = find_unix(64)
-    except MissingRuntimeError as error:
-        pytest.skip(str(error))
+    interpreter = require(partial(find_unix, 64))
     done = subprocess.run(
         [str(interpreter), "-c", "import denwatch.watchdog.filter as f; print(f.KERNEL)"],
         cwd=tmp_path,
@@ -145,6 +147,22 @@ def test_a_board_of_an_unknown_architecture_gets_the_plain_kernel(tmp_path: Path
         check=False,
     )
     assert done.stdout.strip() == "plain", done.stderr
+
+
+def test_machine_code_of_another_processor_falls_back_to_bytecode(tmp_path: Path) -> None:
+    """It was a ValueError: incompatible .mpy arch."""
+    interpreter = require(partial(find_unix, 64))
+    build_role("full", "armv6m", tmp_path, has_fallback=True)
+    code = "import denwatch.watchdog.filter as f; print(f.KERNEL, f.Filter(64).count)"
+    done = subprocess.run(
+        [str(interpreter), "-c", code],
+        cwd=tmp_path,
+        env={"MICROPYPATH": f"{tmp_path}:.frozen"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["plain", "0"], done.stderr
 
 
 BAD = [
@@ -198,6 +216,36 @@ def test_every_field_of_the_page_is_accepted() -> None:
         "battery": {"pin": 35, "full": 6600},
     }
     check_config({**make_config(), **event, **options})
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [({"kind": "w1"}, "Linux"), ({"kind": "bme280", "bus": 1}, "clock")],
+)
+def test_what_only_a_raspberry_pi_can_read_is_not_installed_on_a_board(
+    source: dict[str, Any], word: str
+) -> None:
+    config = {**make_config(), "sources": {"s": source}}
+    check_config(config)
+    with pytest.raises(CommandError, match=word):
+        check_board(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"capacity": -1}, "capacity"),
+        ({"capasity": 1}, "capacity"),
+        ({"events": []}, "together"),
+        ({"vocabulary": None}, "without vocabulary"),
+    ],
+)
+def test_changes_over_the_air_are_checked_before_they_leave(
+    changes: dict[str, Any], word: str
+) -> None:
+    check_changes({"capacity": 2048, "sleep": None, "wifi": [{"name": "a", "password": ""}]})
+    with pytest.raises(CommandError, match=word):
+        check_changes(changes)
 
 
 def test_the_life_of_the_flash_is_estimated() -> None:
@@ -378,10 +426,7 @@ def test_the_command_checks_before_it_runs(
 @pytest.mark.parametrize("script", ["filter", "spool"])
 def test_the_board_scripts_print_what_is_expected(script: str, tmp_path: Path) -> None:
     """No board is here; the same scripts and files run on the PC's MicroPython."""
-    try:
-        interpreter = find_unix(64)
-    except MissingRuntimeError as error:
-        pytest.skip(str(error))
+    interpreter = require(partial(find_unix, 64))
     build_role("full", "x64", tmp_path)
     folder = REPOSITORY / "firmware_tests" / "device"
     done = subprocess.run(

@@ -9,13 +9,12 @@ import unittest
 
 from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.sources import Channel, sign
-from denwatch.watchdog.sources.adc import Adc
+from denwatch.watchdog.sources.commands import CommandChip
 from denwatch.watchdog.sources.csv_file import CsvFile
 from denwatch.watchdog.sources.dht import Dht
 from denwatch.watchdog.sources.ds18x20 import Ds18x20
-from denwatch.watchdog.sources.gpio import Gpio
 from denwatch.watchdog.sources.i2c import I2cRegisters
-from denwatch.watchdog.sources.sht3x import Sht3x
+from denwatch.watchdog.sources.pins import Adc, Gpio
 
 FILE = f"watchdog-test-{time.time_ns()}.csv"  # several runtimes may run at once
 
@@ -181,7 +180,7 @@ class SourceTest(unittest.TestCase):
 
     def test_sht3x_data_sheet_checksum_and_faults(self):
         bus = Chip()
-        source = Sht3x(bus)
+        source = CommandChip("sht3x", bus)
         self.assertEqual(source.prepare(0), 16)
         self.assertEqual(take(source, 15, 2), "waiting")
         self.assertEqual(take(source, 16, 2), [2500, 4999])

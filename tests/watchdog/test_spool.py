@@ -134,7 +134,10 @@ class Persistence(unittest.TestCase):
 
     def test_a_flash_full_of_noise_is_taken_over(self):
         random = Random(5)
-        flash = Flash(image=bytes([random.bits(8) for _ in range(4096)]))
+        noise = bytearray(4096)
+        for i in range(len(noise)):  # a list of them would take four times the room on a device
+            noise[i] = random.bits(8)
+        flash = Flash(image=noise)
         spool = Spool(flash, 0)
         spool.put(make_vector(3), 9, 0)
         spool.flush(0)

@@ -11,6 +11,7 @@ from tests.watchdog.flash import Flash, Random, make_vector, require_heap
 require_heap(200_000)
 
 from denwatch.protocol import frames  # noqa: E402
+from denwatch.protocol.errors import ProtocolError  # noqa: E402
 from denwatch.protocol.frames import encode_message  # noqa: E402
 from denwatch.protocol.timecode import decode_age  # noqa: E402
 from denwatch.watchdog.fuzzy import Fuzzy  # noqa: E402
@@ -46,10 +47,14 @@ class Case(unittest.TestCase):
         self.uplink, self.spool, self.manager = make_uplink(self.flash)
         self.node = Node()
 
-    def say_hello(self):
-        topic, payload = self.uplink.next_message(0)
+    def say_hello(self, now=0):
+        topic, payload = self.uplink.next_message(now)
         self.assertEqual(topic, "dens/1/wd/dog-1/hello")
         self.node.take(topic, payload)
+
+    def be_answered(self, now=0):
+        self.say_hello(now)
+        self.assertTrue(self.uplink.receive(ACK, self.node.answer_hello(), now))
 
 
 class Up(Case):
@@ -66,12 +71,47 @@ class Up(Case):
         times = [now for now in range(0, 400_000, 500) if self.uplink.next_message(now)]
         self.assertEqual(times, [0, 5000, 15000, 35000, 75000, 155000, 235000, 315000, 395000])
         self.uplink.receive(SV, self.node.subscribe(make_subscription(1)), 0)
-        self.assertIsNone(self.uplink.next_message(900_000))
+        self.uplink.receive(ACK, self.node.acknowledge(), 0)
+        for hello in ([1, 8], [2, 9], [0, 9]):  # answers to others
+            self.uplink.receive(ACK, self.node.acknowledge(hello=hello), 0)
+        self.assertIsNotNone(self.uplink.next_message(900_000))
+        self.uplink.receive(ACK, self.node.acknowledge(hello=[1, 10]), 0)
+        self.assertIsNone(self.uplink.next_message(2_000_000))
         self.uplink.connect("node-b")
         self.assertIsNotNone(self.uplink.next_message(900_000))
 
-    def test_a_batch_waits_for_the_acknowledgement_of_the_one_before(self):
+    def test_notifications_wait_for_the_answer_and_say_how_long_ago_it_was(self):
+        self.spool.put(make_vector(1), 100, 0)
         self.say_hello()
+        self.assertIsNone(self.uplink.next_message(100))
+        self.uplink.receive(ACK, self.node.answer_hello(), 2_000)
+        message = self.uplink.next_message(62_500)
+        self.node.take(*message)
+        self.assertEqual(self.node.elapsed, 16 * 121 // 2)
+        self.node.answer = frames.HelloAnswer(1, 1, 99)
+        with self.assertRaises(ProtocolError):
+            self.node.take(*message)
+
+    def test_no_number_is_used_for_two_frames(self):
+        self.spool.put(make_vector(1), 100, 0)
+        seen = set()
+        now = 0
+        for _ in range(60):
+            message = self.uplink.next_message(now)
+            now += 4_000
+            if message is None:
+                continue
+            topic, payload = message
+            number = (payload[0], payload[7:11])
+            self.assertFalse(number in seen)
+            seen.add(number)
+            if topic.endswith("hello"):
+                self.node.take(topic, payload)
+                self.uplink.receive(ACK, self.node.answer_hello(), now)
+        self.assertGreater(self.uplink.batch_count, 3)
+
+    def test_a_batch_waits_for_the_acknowledgement_of_the_one_before(self):
+        self.be_answered()
         for i in range(3):
             self.spool.put(make_vector(i), 100, 0)
         self.node.take(*self.uplink.next_message(2000))
@@ -84,18 +124,20 @@ class Up(Case):
         self.assertEqual(self.node.highest, (1, 4))
 
     def test_without_an_acknowledgement_it_is_sent_again_with_the_same_numbers(self):
-        self.say_hello()
+        self.be_answered()
         self.spool.put(make_vector(1), 100, 0)
         waits = []
         now = 0
         for _ in range(7):
-            message = self.uplink.next_message(now)
-            self.node.take(*message)
+            self.node.take(*self.uplink.next_message(now))
             start = now
-            while self.uplink.next_message(now) is None and now < start + 200_000:
+            message = None
+            while message is None and now < start + 200_000:
                 now += 500
+                message = self.uplink.next_message(now)
             waits.append(now - start)
-            self.uplink._until = now
+            self.node.take(*message)  # a hello, for the node may not know it any more
+            self.uplink.receive(ACK, self.node.answer_hello(0, 0), now)
         self.assertEqual(list(self.node.committed), [(1, 1)])
         self.assertEqual(waits[0], FIRST_WAIT)
         self.assertEqual(max(waits), LONGEST_WAIT)
@@ -106,7 +148,8 @@ class Up(Case):
         self.spool.save(0)
         uplink, spool, _ = make_uplink(Flash(8, image=self.flash.take_image()))
         spool.put(make_vector(2), 100, 0)
-        uplink.next_message(0)
+        self.node.take(*uplink.next_message(0))
+        uplink.receive(ACK, self.node.answer_hello(), 0)
         self.node.take(*uplink.next_message(0))
         self.assertEqual(list(self.node.committed), [(1, 1)])
         uplink.receive(ACK, self.node.acknowledge(), 0)
@@ -114,17 +157,18 @@ class Up(Case):
         self.assertEqual(self.node.highest, (2, 1))
 
     def test_another_node_gets_what_the_first_did_not_acknowledge(self):
-        self.say_hello()
+        self.be_answered()
         self.spool.put(make_vector(1), 100, 0)
         self.uplink.next_message(0)
         self.uplink.connect("node-b")
         other = Node(make_key(node="node-b", key_id=8))
         other.take(*self.uplink.next_message(1))
+        self.uplink.receive(ACK, other.answer_hello(), 1)
         other.take(*self.uplink.next_message(1))
         self.assertEqual(other.highest, (1, 1))
 
     def test_sequences_go_on_behind_16_bits(self):
-        self.say_hello()
+        self.be_answered()
         self.spool._sequence = 65530
         for i in range(12):
             self.spool.put(make_vector(i), 100, 0)
@@ -185,8 +229,8 @@ class Down(Case):
         self.refuse(SV, b"", "refused_frame")
         self.refuse(SV, good[:10], "refused_frame")
         self.refuse(SV, bytes(5000), "refused_version")
-        self.refuse(SV, b"\x41" + bytes(5000), "refused_key")
-        self.refuse(SV, bytes([good[0] ^ 0xC0]) + good[1:], "refused_version")
+        self.refuse(SV, b"\x81" + bytes(5000), "refused_key")
+        self.refuse(SV, bytes([good[0] ^ 0xC0]) + good[1:], "refused_version")  # the release before
         self.refuse(SV, good[:1] + b"\x00\x09" + good[3:], "refused_key")
         for at in range(3, len(good)):
             forged = good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]
@@ -196,7 +240,6 @@ class Down(Case):
         up = frames.seal(make_key(), frames.UP, frames.Frame(1, 1, 1, b""))
         self.refuse(SV, up, "refused_tag")
         self.refuse(SV, self.node.seal(frames.SUBSCRIPTIONS, b"\x09ab"), "refused_frame")
-        self.refuse(SV, self.node.seal(frames.NOTIFICATIONS, b""), "refused_message")
         self.refuse(SV, self.node.seal(frames.MESSAGE, b"\xff"), "refused_message")
         self.refuse(SV, self.node.acknowledge(1, 1), "refused_message")
         self.refuse(ACK, self.node.remove(1), "refused_message")
@@ -251,8 +294,14 @@ class Storm:
         self.deliver(message, now, calm)
 
     def deliver(self, message, now, calm):
-        if self.node.take(*message) and (calm or self.random.below(3)):
-            self.uplink.receive(ACK, self.node.acknowledge(), now)
+        try:
+            is_batch = self.node.take(*message)
+        except ProtocolError:  # of an answer before the last
+            return
+        answer = self.node.acknowledge if is_batch else self.node.answer_hello
+        answer = answer()
+        if calm or self.random.below(3):
+            self.uplink.receive(ACK, answer, now)
 
     def find_wrong(self):
         """Return what was lost or came under two numbers."""
@@ -287,15 +336,17 @@ class Renumbering(Uplink):
         message = Uplink.next_message(self, now)
         if message is None or not message[0].endswith("nv"):
             return message
-        frame = frames.open_frame(make_key(), frames.UP, message[1])
+        read = int.from_bytes
+        answer = frames.HelloAnswer(1, read(self._answer[:4], "big"), read(self._answer[4:], "big"))
+        frame = frames.open_frame(make_key(), frames.UP, message[1], answer)
         vectors = []
         self.number = getattr(self, "number", 0)
         for vector in frames.split_vectors(frame.body):
             self.number += 1
             vectors.append(vector[:2] + bytes([self.number >> 8, self.number & 255]) + vector[4:])
-        body = frames.join_vectors(vectors)
-        frame = frames.Frame(frames.NOTIFICATIONS, 1, self.number, body)
-        return message[0], frames.seal(make_key(), frames.UP, frame)
+        batch = frames.DeviceBatch(1, self.number, vectors)
+        frame = frames.pack_batch(batch, 1, frame.sequence, frame.elapsed)
+        return message[0], frames.seal(make_key(), frames.UP, frame, answer)
 
 
 class Storms(unittest.TestCase):
@@ -336,7 +387,8 @@ class Ablations(Case):
         uplink, _, manager = make_uplink(Flash(8))
         uplink._keys["node-a"] = Trusting("dog-1", "node-a", 7, SECRET)
         uplink.connect("node-a")
-        forged = Node(make_key(secret=bytes(range(1, 33)))).subscribe(make_subscription(1))
+        head = b"\x81\0\7" + b"\0\0\0\1" * 2
+        forged = head + frames.join_vectors([make_subscription(1)]) + bytes(8)
         uplink.receive(SV, forged, 0)
         self.assertEqual(manager.languages[0].filter.count, 1)
 

@@ -3,7 +3,7 @@
 import asyncio
 import unittest
 
-from denwatch.watchdog.wifi import WifiTask
+from denwatch.watchdog.link import WifiTask
 
 if not hasattr(asyncio, "run"):
     raise unittest.SkipTest("this runtime's asyncio runs in a browser's loop only")

@@ -19,7 +19,7 @@ from binascii import crc32  # noqa: E402
 from ..protocol.degrees import const  # noqa: E402
 from .execution import Execution, list_senses  # noqa: E402
 from .fuzzy import Fuzzy  # noqa: E402
-from .link import DeviceLink, LinkSettings  # noqa: E402
+from .link import DeviceLink, LinkSettings, WifiTask  # noqa: E402
 from .manager import Manager  # noqa: E402
 from .spool import Spool  # noqa: E402
 from .supervisor import Supervisor, TaskGuard, forget_crashes, read_crashes  # noqa: E402
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .duty import DutyCycle, Kept
+    from .trial import CodeTrial
 
 _HEALTHY = const(600_000)  # ms of work after which crashes are forgotten
 
@@ -68,6 +69,7 @@ class Watchdog:
     """All parts of one device, and the tasks that run them."""
 
     duty: "DutyCycle | None" = None  # of a device that sleeps
+    trial: "CodeTrial | None" = None  # of a device whose code can be updated
 
     def __init__(
         self,
@@ -83,6 +85,12 @@ class Watchdog:
         self.clock = clock or TickClock()
         now = self.clock()
         servers, keys = read_nodes(config)
+        modem = None
+        if "radio" in config:
+            from .radio import OVERHEAD, RadioLink, open_modem
+
+            modem = open_modem(config["radio"], board)
+        self._is_slow = modem is not None and modem.share < 1000
         events = read_events(config, board)
         device = open_spool(config["spool"])
         senses = list_senses(events)
@@ -90,7 +98,13 @@ class Watchdog:
         gc.collect()
         self.language = Fuzzy(config.get("capacity", 4096), senses)
         self.manager = Manager([self.language], senses)
-        self.spool = Spool(device, now, wall, resume=kept.read_resume() if kept else None)
+        self.spool = Spool(
+            device,
+            now,
+            wall,
+            resume=kept.read_resume() if kept else None,
+            leap=random.getrandbits(28),
+        )
         self.spool.keep_nodes(list(keys))
         self.guard = TaskGuard(feed, read_free)
         self.supervisor = Supervisor(self.clock)
@@ -103,16 +117,26 @@ class Watchdog:
             self.manager,
             bytes.fromhex(config["vocabulary"]),
             self._describe,
-            patience=config.get("patience", 5000),
+            room=modem.size - OVERHEAD if modem else 900,
+            patience=config.get("patience", 60_000 if modem and modem.share < 1000 else 5000),
         )
         self.execution = Execution(self.manager, events, self.spool)
-        self.link = DeviceLink(
-            self.uplink,
-            servers,
-            self.clock,
-            random.randrange,
-            LinkSettings(**config.get("link", {})),
-        )
+        self.link: DeviceLink | RadioLink
+        if modem:
+            self.link = RadioLink(self.uplink, servers, self.clock, random.randrange, modem)
+        else:
+            self.link = DeviceLink(
+                self.uplink,
+                servers,
+                self.clock,
+                random.randrange,
+                LinkSettings(**config.get("link", {})),
+            )
+        if board and "slots" in sys.modules:  # where `main.py` came from: code can be updated
+            from .trial import CodeTrial
+
+            self.trial = CodeTrial(self, sys.modules["slots"], board)
+            self.uplink.open_update = self.trial.open_update
         if self.crashes:
             self.log("crashed, " + str(self.crashes) + ": " + last)
 
@@ -133,7 +157,9 @@ class Watchdog:
         if self.duty is not None:
             facts.update(self.duty.describe())
         fields[25] = facts
-        if self.supervisor.lines:
+        number = getattr(sys.implementation, "_mpy", 0)
+        fields[30] = [number] + (self.trial.describe() if self.trial else [0, "", b"", b""])
+        if self.supervisor.lines and not self._is_slow:
             fields[26] = self.supervisor.lines
         if self.guard.lowest > 0:
             fields[9] = self.guard.lowest
@@ -173,8 +199,6 @@ class Watchdog:
     def start_radio(self) -> None:
         """Connect, and send what waits."""
         if board and "wifi" in self.config:
-            from .wifi import WifiTask
-
             networks = self.config["wifi"]
             wifi = WifiTask(board, networks, self.clock, random.randrange, self.log)
             self.supervisor.start("wifi", wifi.run)
@@ -223,6 +247,8 @@ class Watchdog:
                 self.spool.flush(now)
             self.guard.check(now)
             self.guard.rest()
+            if self.trial:
+                self.trial.check(now)
             if self.crashes and now > _HEALTHY:
                 self.forget_crashes()
             await asyncio.sleep(1)
@@ -292,6 +318,8 @@ def main(
     if is_safe:
         config["sources"] = {}
         config["events"] = []
+        config["sleep"] = 0
+    if getattr(sys.modules.get("slots"), "is_trial", False):  # it sleeps once it is confirmed
         config["sleep"] = 0
     watchdog = wake(config, crc32(text.encode()), feed)
     del text

@@ -4,12 +4,21 @@ Makes what the sources, the guard and the duty cycle take: converters, pins, bus
 hardware watchdog, reset reasons, deep sleep. Not imported on a PC.
 """
 
+import time
+
 import machine
-import network
+
+try:
+    import network
+except ImportError:  # a board without Wi-Fi: its link is a radio or a serial port
+    network = None  # type: ignore[assignment]
+if not hasattr(machine, "reset_cause"):
+    raise ImportError("no board: MicroPython on a PC")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from dht import DHT11
     from ds18x20 import DS18X20
@@ -89,6 +98,63 @@ def make_pin(pin: int, pull_up: bool = True) -> "machine.Pin":
     return machine.Pin(pin, machine.Pin.IN, machine.Pin.PULL_UP if pull_up else None)
 
 
+class PulseInput:
+    """Counts falling edges of a pin, or all of them, by interrupt; up to 65,535, then from 0."""
+
+    def __init__(self, pin: int, debounce: int, is_both: bool) -> None:
+        self.count = 0
+        self._debounce = debounce
+        self._last = time.ticks_ms()  # type: ignore[attr-defined]
+        edges = machine.Pin.IRQ_FALLING | (machine.Pin.IRQ_RISING if is_both else 0)
+        make_pin(pin).irq(self._note, edges)
+
+    def _note(self, _: object) -> None:
+        now = time.ticks_ms()  # type: ignore[attr-defined]
+        if time.ticks_diff(now, self._last) >= self._debounce:  # type: ignore[attr-defined]
+            self.count = (self.count + 1) & 0xFFFF
+        self._last = now  # bouncing lasts as long as its edges follow each other
+
+
+def make_counter(pin: int, debounce: int, is_both: bool) -> PulseInput:
+    """Return what counts edges of a digital input."""
+    return PulseInput(pin, debounce, is_both)
+
+
+def make_serial(port: int, receive: "int | None", baud: int) -> "machine.UART":
+    """Return a serial port that does not wait."""
+    pins = {} if receive is None else {"rx": machine.Pin(receive)}
+    return machine.UART(port, baudrate=baud, timeout=0, **pins)
+
+
+def make_espnow(channel: "int | None") -> "Any":
+    """Return MicroPython's ESP-NOW, on a channel."""
+    import espnow
+
+    link = network.WLAN(network.STA_IF)
+    link.active(True)
+    if channel is not None:
+        link.config(channel=channel)
+    return espnow.ESPNow()
+
+
+def make_lora(radio: "dict[str, Any]") -> "Any":
+    """Return a modem of micropython-lib: `chip` is its class, `pins` has SPI's and its own."""
+    module = __import__("lora")
+    pins = radio["pins"]
+    lines = {name: machine.Pin(pins[name]) for name in ("sck", "mosi", "miso")}
+    chip = getattr(module, radio["chip"].upper())
+    options = {name: machine.Pin(pins[name]) for name in pins if name not in lines}
+    settings = {
+        "freq_khz": radio["khz"],
+        "sf": radio.get("spreading", 7),
+        "bw": "125",
+        "coding_rate": 5,
+        "preamble_len": 8,
+        "crc_en": True,
+    }
+    return chip(machine.SPI(radio.get("bus", 1), **lines), lora_cfg=settings, **options)
+
+
 def make_i2c(number: int, clock: int, data: int, frequency: int = 100_000) -> "machine.I2C":
     """Return an I2C bus."""
     return machine.I2C(number, scl=machine.Pin(clock), sda=machine.Pin(data), freq=frequency)
@@ -128,6 +194,18 @@ def read_signal() -> int:
         return -int(network.WLAN(network.STA_IF).status("rssi"))
     except (OSError, ValueError, TypeError):
         return 0
+
+
+def open_access_point(prefix: str) -> str:
+    """Open a wireless network of the board's own; return its name and password."""
+    name = prefix + "-" + machine.unique_id().hex()[-4:]
+    link = network.WLAN(network.AP_IF)
+    try:
+        link.config(ssid=name, security=3, key=prefix)  # WPA2
+    except (TypeError, ValueError):
+        link.config(ssid=name, password=prefix)  # as a Pico W has it
+    link.active(True)
+    return name + " (" + prefix + ")"
 
 
 def stop_wifi() -> None:

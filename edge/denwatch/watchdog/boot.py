@@ -39,7 +39,12 @@ def main(path: str = "watchdog.json", period: float = 0) -> None:
         load().main(path, period)
         return
     feed: Any = int  # which does nothing
-    timeout = _read_patience(path)
+    try:
+        timeout = _read_patience(path)
+    except OSError:  # no configuration yet
+        if _ask_for_one(path, board):
+            return
+        timeout = _PATIENCE
     if timeout:
         feed = board.start_watchdog(timeout)
     supervisor: Any = _load("supervisor")
@@ -58,9 +63,19 @@ def main(path: str = "watchdog.json", period: float = 0) -> None:
         board.restart(count > 2)
 
 
+def _ask_for_one(path: str, board: "Any") -> bool:
+    """Have somebody set the board up; False: that part was left out."""
+    try:
+        portal: Any = _load("portal")
+    except ImportError:
+        return False
+    portal.main(path, board)
+    return True
+
+
 def _read_patience(path: str) -> int:
     try:
         with open(path) as file:  # noqa: PTH123 - no pathlib on a device
             return int(json.load(file).get("watchdog", _PATIENCE))
-    except (OSError, ValueError):
+    except ValueError:
         return _PATIENCE

@@ -33,7 +33,8 @@ _SIGNIFICANT = const(11)
 _RECENTLY = const(12)
 _TRIPLES = const(13)
 _DENIED = const(14)
-_PLACES = const(15)
+_RESTRICTED = const(15)
+_PLACES = const(16)
 
 
 def check(frame: bytes) -> list[int]:
@@ -69,7 +70,7 @@ def _check_head(frame: bytes) -> None:
         _require(frame[8], 8)
         if frame[8] & 0x80:
             more = frame[9]
-            _require(more and not more & 0xC0, 9)
+            _require(more and not more & 0x80, 9)
     _require(bool(more & 0x04) == (kind == _WEIGHTED), 1)
     _require(bool(more & 0x20) == (kind == _SUGENO), 1)
 
@@ -148,6 +149,10 @@ def _check_conditions(frame: bytes, place: list[int]) -> None:
         _require(frame[p] < 2 and 2 <= count <= 8, p)
     p = place[_RECENTLY]
     _require(not p or frame[p] < frame[p + 1] <= _LAST_DURATION, p)
+    p = place[_RESTRICTED]
+    if p:
+        codes = frame[p : place[_TRIPLES]]
+        _require(any(codes) and max(codes) <= _LAST_DURATION, p)
     p = place[_SIGNIFICANT]
     if p:
         _check_significance(frame, p)

@@ -18,7 +18,20 @@ if TYPE_CHECKING:
     from .ring import BlockDevice
     from .sources import Board
 
-_KINDS = {"csv": "csv_file", "dht11": "dht", "dht22": "dht"}  # where the module is called otherwise
+# Where the module is called otherwise than the kind.
+_KINDS = {
+    "csv": "csv_file",
+    "dht11": "dht",
+    "dht22": "dht",
+    "sht3x": "commands",
+    "scd4x": "commands",
+    "adc": "pins",
+    "adc_mv": "pins",
+    "gpio": "pins",
+    "w1": "sysfs",
+    "iio": "sysfs",
+    "pulses": "pins",
+}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -44,6 +57,10 @@ def read_nodes(config: "dict[str, Any]") -> "tuple[list[NodeAddress], dict[str, 
         raise ConfigError("nodes")
     for node in config["nodes"]:
         name = node["name"]
+        keys[name] = FrameKey(config["device"], name, node["key_id"], bytes.fromhex(node["key"]))
+        if "radio" in config:  # the gateway knows where the node is
+            servers.append(NodeAddress(name, "", 0))
+            continue
         has_tls, host, port = split_url(node["url"])
         context = None
         if has_tls:
@@ -51,7 +68,6 @@ def read_nodes(config: "dict[str, Any]") -> "tuple[list[NodeAddress], dict[str, 
                 context = make_context(file.read())
         elif host not in _LOOPBACK and node.get("plain") is not True:
             raise ConfigError("no TLS: " + name)  # beyond this machine only if "plain" is true
-        keys[name] = FrameKey(config["device"], name, node["key_id"], bytes.fromhex(node["key"]))
         servers.append(
             NodeAddress(name, host, port, context, node.get("user"), node.get("password"))
         )
@@ -81,12 +97,19 @@ def read_events(config: "dict[str, Any]", board: "Board | None") -> list[Event]:
     return events
 
 
+def find_source_module(kind: str) -> str:
+    """Return the module of `sources` that has a kind."""
+    return _KINDS.get(kind, kind)
+
+
 def make_source(entry: "dict[str, Any]", board: "Board | None") -> "Any":
     """Return a source by its kind: `make` of the module of that name; no other is imported."""
     kind = entry["kind"]
-    name = _KINDS.get(kind, kind)
-    package = __name__[: -len("config")] + "sources."
+    name = find_source_module(kind)
+    package = __name__[: -len("config")]
     try:
-        return __import__(package + name, None, None, ["make"]).make(entry, board)
+        if board is None and kind not in ("csv", "w1", "iio", "sysfs"):  # those need no board
+            board = __import__(package + "linux", None, None, ["make_i2c"])
+        return __import__(package + "sources." + name, None, None, ["make"]).make(entry, board)
     except (ImportError, AttributeError):
         raise ConfigError("kind: " + kind) from None

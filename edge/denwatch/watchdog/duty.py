@@ -52,7 +52,8 @@ _ALARM = const(13)  # the highest degree that is not delivered yet
 WAKES = const(14)  # counted since the power came
 RADIO = const(15)  # ms
 REASONS = const(15)  # + URGENT, DUE, REGULAR: how often each
-_WORDS = const(19)
+_BATCHES = const(19)
+_WORDS = const(20)
 _EVENT = const(10)  # bytes of an event: ms until it is due, faults told, seconds since
 _FILE = "kept.bin"
 
@@ -120,13 +121,13 @@ def thaw(language: "Fuzzy", data: bytes) -> int:
         at += 6
         while at < end:
             frame = bytes([0x40 | event]) + data[at + 1 : at + data[at]]
-            check(frame)
+            place = check(frame)
             start = at = at + len(frame)
             if frame[5]:
                 at += 2
             if is_significant(frame, 0):
                 at += data[at]
-            language.filter.add(frame, data[start:at])
+            language.add(frame, data[start:at], place)
     for i in range(10, stop, 4):
         language.twins[_read(data, i, 2)] = _read(data, i + 2, 2)
     language.soonest = _read(data, 4, 4)
@@ -212,7 +213,8 @@ class Kept:
             if not dog.spool.is_resumed:
                 raise ValueError("started since")
             thaw(dog.language, self._table)
-            dog.uplink.hellos = self.words[_HELLOS]
+            dog.uplink.hello_count = self.words[_HELLOS]
+            dog.uplink.batch_count = self.words[_BATCHES]
             now = self._read_now()
             at = 0
             for event in dog.execution.events:
@@ -336,7 +338,8 @@ class DutyCycle:
         words[_NOW], words[_NOW + 1] = now >> 32, now & 0xFFFFFFFF
         words[_WALL] = self._wall() or 0
         words[_SLEPT] = duration
-        words[_HELLOS] = dog.uplink.hellos
+        words[_HELLOS] = dog.uplink.hello_count
+        words[_BATCHES] = dog.uplink.batch_count
         self._kept.save(self._board, dog.language, dog.execution.events)
         self._board.sleep_deeply(duration)
 

@@ -12,6 +12,7 @@ from .manager import Manager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     from .sources import Channel, Source
@@ -179,19 +180,24 @@ class Execution:
         for channel in event.channels:
             channel.read_into(sample)
         degree = why = -1
-        for language in self.manager.languages:
+        languages = self.manager.languages
+        for language in languages:
             found = language.judge(sample, now)
             if found > degree:
                 degree = found
                 why = language.why
         if not sample.present | sample.faults:
             return
-        if self._is_news(event, now):
+        is_news = self._is_news(event, now)
+        if is_news:
             degree = 255
         if degree >= 0:
+            write: Callable[[Sample, int], bytes] = write_notification
+            if not is_news and len(languages) == 1 and languages[0].interest:
+                write = languages[0].interest.write  # of several languages none speaks for all
             self.sent += 1
             self.highest = max(self.highest, degree)
-            self.outbox.put(write_notification(sample, why), degree, now)
+            self.outbox.put(write(sample, why), degree, now)
 
     def _is_news(self, event: Event, now: int) -> bool:
         """Return whether a sensor broke or came back, or has been broken for long."""

@@ -15,13 +15,15 @@ try:
     from .viper import scan as scan
 
     KERNEL = "viper"
-except (ImportError, SyntaxError):  # no micropython module, or one without viper
+except (ImportError, SyntaxError, ValueError):  # no viper, or another processor's machine code
     from .plain import scan as scan
 
     KERNEL = "plain"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .rating import Rater
 
 _HEAD = const(6)  # bytes of a group's head
@@ -47,6 +49,7 @@ class Filter:
         self.all = False  # every degree, not only the first hit of each set of features
         self.degree = 0  # of the record that `step` returned: ~degree of one that misses
         self.rater: Rater | None = None  # once a vector or a reading needs it
+        self.join: Callable[[int], bool] | None = None  # whether a record's readings are there
         self._points = array("H")
         self._scan = scan  # for uncertain readings another one, if it can be loaded
         self._is_prepared = False
@@ -71,9 +74,9 @@ class Filter:
         if points is not None:
             self._points = points
         if doubt:
-            self._prepare(doubt)
+            self._prepare(present & ~doubt)
 
-    def _prepare(self, doubt: int) -> None:
+    def _prepare(self, exact: int) -> None:
         """Load the kernel for uncertain readings; give it exact values as trapezoids."""
         if not self._is_prepared:
             self._is_prepared = True  # one that is left out is looked for once
@@ -81,11 +84,11 @@ class Filter:
                 from .doubt import scan_doubtful
 
                 self._scan = scan_doubtful
-            except (ImportError, SyntaxError):  # left out, or no viper: the rater does it
+            except (ImportError, SyntaxError, ValueError):  # left out, or as above: the rater
                 pass
         if self._scan is not scan:
             for at in range(64):
-                if not doubt >> (at >> 2) & 1:
+                if exact >> (at >> 2) & 1:
                     self._points[at] = self._values[at >> 2]
 
     def step(self) -> int:
@@ -103,6 +106,8 @@ class Filter:
             degree = state[5]
             if degree < 0:
                 state[0] = at + self.measure(at)
+                if self.join is not None and not self.join(at):
+                    continue
                 degree = self.rate(at)
                 if is_significant(buf, at):
                     self.degree = degree
@@ -158,10 +163,15 @@ class Filter:
             at += _HEAD
         return at
 
-    def add(self, frame: bytes, tail: bytes) -> int:
-        """Insert a validated vector with what follows it, and return where it stands."""
+    def add(self, frame: bytes, tail: bytes, required: int = -1) -> int:
+        """Insert a validated vector with what follows it, and return where it stands.
+
+        `required` are the attributes without which no event reaches it, if not all that it names.
+        """
         buf = self.buffer
-        head = frame[0] & 63, frame[6], frame[7]
+        if required < 0:
+            required = frame[6] << 8 | frame[7]
+        head = frame[0] & 63, required >> 8, required & 255
         at = 0
         while at < self.used and (buf[at], buf[at + 1], buf[at + 2]) < head:
             at += _HEAD + self._read_size(at)

@@ -39,6 +39,12 @@ class Fuzzy(Language):
         self.senses = senses
         self.twins: dict[int, int] = {}  # handle: the handle under which its vector stands
         self.soonest = _NEVER  # no deadline is earlier
+        try:
+            from .interest import Interest
+
+            self.interest = Interest(self.filter)
+        except ImportError:  # left out
+            pass
 
     def accepts(self, frame: bytes) -> bool:
         """Return whether the frame is a subscription of this language, in any version."""
@@ -68,14 +74,18 @@ class Fuzzy(Language):
             return "same"
         old = self._take(handle)
         try:
-            self.filter.add(frame, tail)
+            self.add(frame, tail, place)
         except CapacityError:
             if isinstance(old, int):
                 self.twins[handle] = old
             elif old is not None:
-                self.filter.add(old[0], old[1])
+                self.add(old[0], old[1], check(old[0]))
             raise
         return "added" if old is None else "replaced"
+
+    def add(self, frame: bytes, tail: bytes, place: list[int]) -> None:
+        """Insert a vector that was checked, with its deadline and memory."""
+        self.filter.add(frame, tail, self.interest.add(frame, place) if self.interest else -1)
 
     def remove(self, handles: list[int]) -> int:
         """Drop subscriptions; return how many there were. Unknown handles are passed over."""
@@ -99,7 +109,10 @@ class Fuzzy(Language):
         best = -1
         asked = -1
         self.why = -1
-        filter.begin(sample.event, sample.present, sample.values, sample.doubt, sample.points)
+        doubt = sample.doubt
+        if self.interest:
+            doubt |= self.interest.begin(sample, now // 1000)
+        filter.begin(sample.event, sample.present, sample.values, doubt, sample.points)
         at = filter.step()
         while at >= 0:
             buf = filter.buffer

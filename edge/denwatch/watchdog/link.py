@@ -1,4 +1,5 @@
-"""The MQTT link on asyncio: one connection at a time to the first server that answers.
+"""The MQTT link on asyncio: one connection at a time to the first server that answers; and the
+wireless network below it, joined again when it is lost.
 
 `packets.py` says why this client is ours. What it does that umqtt does not: one write a packet,
 packet ids that wrap, a bounded window of messages in flight, subscribing again after every
@@ -9,6 +10,7 @@ back) and `rng` (an integer below its argument) are handed in.
 
 import asyncio
 
+from ..protocol.degrees import const
 from . import packets
 from .packets import Parser
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 256
+_JOIN = const(15_000)  # ms for one wireless network
 
 _Timeout = asyncio.TimeoutError  # on MicroPython there is no other
 
@@ -311,3 +314,52 @@ class DeviceLink:
                 await asyncio.wait_for(writer.wait_closed(), self._settings.timeout)
             except (_Timeout, OSError):
                 pass
+
+
+class WifiTask:
+    """Keeps a wireless network: `networks` is a list of {"name", "password"}, or one of them.
+
+    They are tried in their order, each for 15 s; when none answers, the next attempt waits, longer
+    each time. Which radio there is, `board.py` knows.
+    """
+
+    def __init__(
+        self,
+        board: "Any",
+        networks: "Any",
+        clock: "Callable[[], int]",
+        rng: "Callable[[int], int]",
+        log: "Callable[[str], None]",
+    ) -> None:
+        self._board = board
+        self._networks = networks if isinstance(networks, list) else [networks]
+        self._clock = clock
+        self._rng = rng
+        self._log = log
+        self._settings = LinkSettings()
+
+    async def run(self) -> None:
+        """Join, watch, join again."""
+        attempt = 0
+        while True:
+            if self._board.is_joined():
+                attempt = 0
+                await asyncio.sleep(1)
+                continue
+            count = len(self._networks)
+            if await self._join(self._networks[attempt % count]):
+                continue
+            attempt += 1
+            if attempt % count == 0:
+                delay = find_delay(attempt // count - 1, self._settings, self._rng)
+                await asyncio.sleep(delay / 1000)
+
+    async def _join(self, network: "dict[str, str]") -> bool:
+        self._board.join_wifi(network["name"], network["password"])
+        until = self._clock() + _JOIN
+        while not self._board.is_joined():
+            if self._clock() >= until:
+                self._log("no Wi-Fi: " + network["name"])
+                return False
+            await asyncio.sleep(0.1)
+        return True

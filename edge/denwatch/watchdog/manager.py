@@ -8,6 +8,7 @@ plug-in must bring is written down for readers and type checkers only.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .execution import Sample
+    from .interest import Interest
 
 COUNTS = ("added", "replaced", "same", "removed", "expired", "refused")
 
@@ -22,6 +23,7 @@ class Language:
     number = 0  # its id, as a hello lists it
     capacity = 0  # bytes for subscriptions
     why = -1  # of the last judgement: attribute << 8 | degree, -1 if nobody asked
+    interest: "Interest | None" = None  # what is sent of a sample; None: all of it
 
     if TYPE_CHECKING:
 

@@ -38,6 +38,7 @@ _WEIGHTS = const(0x04)
 _SIGNIFICANCE = const(0x08)
 _RECENT = const(0x10)
 _CONSEQUENTS = const(0x20)
+_RESTRICTORS = const(0x40)
 
 # A place: masks and counts, and the positions of sections, 0 where there is none. `check.py` and
 # `fuzzy.py` name its fields with the same numbers, because an underscored constant cannot be
@@ -57,7 +58,8 @@ _EXTRA = const(10)  # weights or consequents
 _SIGNIFICANT = const(11)
 _RECENTLY = const(12)
 _TRIPLES = const(13)
-_PLACES = const(15)
+_RESTRICTED = const(15)
+_PLACES = const(16)
 
 # The DENS paper's patterns: code, counts of the two groups, and what they mean in postfix.
 CODES = (
@@ -144,6 +146,9 @@ def locate(buf: bytes | bytearray, at: int, place: list[int]) -> None:
     if more & _CONSEQUENTS:
         place[_EXTRA] = p
         p += 1 + count * (count - 1) // 2 * (4 if buf[p] else 1)
+    if more & _RESTRICTORS:
+        place[_RESTRICTED] = p
+        p += names
     place[_COUNT] = count
     place[_TRIPLES] = p
 

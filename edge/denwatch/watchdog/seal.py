@@ -3,18 +3,20 @@
 `protocol.frames` and `cbor` together are 12 KB of code; this is 1.4 KB. The tests hold
 every byte against them. A frame that is refused is a RefusedError that names the reason under which
 it is counted. What a CBOR decoder must check for strangers (one encoding only) is left out: a tag
-has been checked before anything is decoded, and every length is checked all the same.
+has been checked before anything is decoded, and every length is checked all the same. Whoever seals
+must not use a kind, epoch and sequence twice: they are the nonce.
 """
 
+from hashlib import sha256
+
+from ..protocol.ccm import decrypt, encrypt
 from ..protocol.degrees import const
-from ..protocol.mac import PortableKey, equal_portable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 SUBSCRIPTIONS = const(1)
-NOTIFICATIONS = const(2)
 MESSAGE = const(3)
 ACKNOWLEDGE = const(3)  # types of messages
 REMOVE = const(4)
@@ -22,6 +24,7 @@ HEARD = const(8)
 _HEAD = const(11)
 _TAG = const(8)
 _DEPTH = const(6)
+_COVERED = b"\x83\x68Encrypt0\x43\xa1\x01\x0a"  # COSE's Enc_structure, but for its last part
 
 
 class FrameError(ValueError):
@@ -36,31 +39,41 @@ class FrameKey:
             raise ValueError("key of " + node)  # at least 16 bytes, and they differ
         self.node = node
         self._id = number.to_bytes(2, "big")
-        self._names = pack(device) + pack(node)
-        self._mac = PortableKey(secret)
+        named = pack(["denwatch", device, node, secret])
+        self._key = sha256(named).digest()[:16]
 
-    def tag(self, direction: int, head: bytes, body: bytes) -> bytes:
-        """Return the tag of a frame."""
-        start = b"\x86\x68denwatch" + bytes([direction]) + self._names
-        return self._mac.tag(start + pack(head) + pack(body))
+    def seal(
+        self,
+        kind: int,
+        epoch: int,
+        sequence: int,
+        body: bytes,
+        answer: bytes = b"",
+    ) -> bytes:
+        """Return a frame to the node.
 
-    def seal(self, kind: int, epoch: int, sequence: int, body: bytes) -> bytes:
-        """Return a frame to the node."""
-        head = bytes([0x40 | kind]) + self._id
-        head += epoch.to_bytes(4, "big") + sequence.to_bytes(4, "big")
-        return head + body + self.tag(0, head, body)
+        `answer`: what a batch belongs to, its number and the time since it, which is sent instead
+        of the epoch.
+        """
+        start = bytes([0x80 | kind]) + self._id
+        shown = epoch.to_bytes(4, "big")
+        count = sequence.to_bytes(4, "big")
+        nonce = b"\0" + start + shown + count + b"\0"
+        if answer:
+            shown = answer[8:]
+        return start + shown + count + encrypt(self._key, nonce, body, _COVERED + pack(answer))
 
     def open(self, frame: bytes) -> "tuple[int, int, int, bytes]":
         """Return kind, epoch, sequence and body of a frame from the node."""
-        stop = len(frame) - _TAG
-        if frame and frame[0] & 0xC0 != 0x40:
+        if frame and frame[0] & 0xC0 != 0x80:
             raise FrameError("version")
-        if stop < _HEAD or not 1 <= frame[0] & 63 <= 3:
+        if len(frame) < _HEAD + _TAG or not 1 <= frame[0] & 63 <= 3:
             raise FrameError("frame")
         if frame[1:3] != self._id:
             raise FrameError("key")
-        body = frame[_HEAD:stop]
-        if not equal_portable(frame[stop:], self.tag(1, frame[:_HEAD], body)):
+        nonce = b"\1" + frame[:_HEAD] + b"\0"
+        body = decrypt(self._key, nonce, frame[_HEAD:], _COVERED + b"\x40")
+        if body is None:
             raise FrameError("tag")
         epoch = int.from_bytes(frame[3:7], "big")
         return frame[0] & 63, epoch, int.from_bytes(frame[7:11], "big"), body
@@ -126,11 +139,16 @@ def _take(data: bytes, at: int, depth: int) -> "tuple[object, int]":
         entries = {}
         for _ in range(value):
             key, at = _take(data, at, depth - 1)
-            if not isinstance(key, int):
-                raise FrameError("message")
-            entries[key], at = _take(data, at, depth - 1)
+            entries[check_number(key)], at = _take(data, at, depth - 1)
         return entries, at
     raise FrameError("message")
+
+
+def check_number(value: object) -> int:
+    """Return an unsigned integer."""
+    if not isinstance(value, int) or value < 0:
+        raise FrameError("message")
+    return value
 
 
 def split(body: bytes) -> list[bytes]:
@@ -146,6 +164,9 @@ def split(body: bytes) -> list[bytes]:
     return vectors
 
 
-def join(vectors: list[bytes]) -> bytes:
-    """Return the body that carries several vectors."""
-    return b"".join([bytes([len(vector)]) + vector for vector in vectors])
+def join(vectors: list[bytes], today: int, epoch: int, last: int) -> "tuple[int, bytes]":
+    """Return kind and body of a batch up to (epoch, last), in the epoch of today."""
+    kind = 8 if epoch != today else 4 if last >> 16 else 2
+    number = epoch.to_bytes(4, "big") + (last >> 16).to_bytes(2, "big")
+    parts = [bytes([len(vector)]) + vector for vector in vectors]
+    return kind, number[8 - kind :] + b"".join(parts)

@@ -70,8 +70,13 @@ class Spool:
         front: int = 1024,
         half_life: int = HALF_LIFE,
         resume: "tuple[int, int, int, int] | None" = None,
+        leap: int = 0,
     ) -> None:
-        """`resume` is what `note_sleep` returned before a planned sleep."""
+        """`resume` is what `note_sleep` returned before a planned sleep.
+
+        `leap` is a random number below 2 ** 28: how far beyond 1 an empty spool begins.
+        """
+        self._leap = leap
         self._ring = self.RING(device, _WORDS)
         self._front = bytearray(front)
         self._used = 0
@@ -110,7 +115,7 @@ class Spool:
             self.is_resumed = True
             self._sequence = resume[1]
         else:
-            words[_EPOCH] += 1
+            words[_EPOCH] = 1 + (words[_EPOCH] or self._leap)
         time = words[_TIME]
         for _, block in ring.list_blocks():
             for _ in ring.scan(block):
@@ -357,12 +362,13 @@ class Spool:
         return self.epoch, self._sequence, self._ring.words[_DATED] >> 1, now
 
     def begin(self, epoch: int, now: int) -> None:
-        """Begin a higher epoch: what waits gets numbers of it, in its order.
+        """Begin a higher epoch, or one beyond it: what waits gets numbers of it, in its order.
 
         The copies are on the flash before the old ones are freed, by one word: a cut leaves both.
         """
         self.flush(now)
         words = self._ring.words
+        epoch += self._leap & 0xFFFF
         self.epoch = words[_EPOCH] = epoch
         self._sequence = 0
         self._save(now)

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
         def make_pin(self, pin: int) -> Any:
             """Return a digital input with `value()`."""
 
+        def make_counter(self, pin: int, debounce: int, is_both: bool) -> Any:
+            """Return what counts edges, with `count`."""
+
+        def make_serial(self, port: Any, receive: Any, baud: int) -> Any:
+            """Return a serial port that does not wait, with `read(size)`."""
+
         def make_i2c(self, number: int, clock: int, data: int) -> Any:
             """Return a bus: `machine.I2C`."""
 

@@ -1,0 +1,1 @@
+"""Firmware with the watchdog frozen in, on boards that QEMU emulates."""
