@@ -206,6 +206,22 @@ MISTAKES: dict[str, tuple[SubscriptionTree, str]] = {
         ),
         "empty set: no value of age",
     ),
+    "nothing left beside alternatives on the same attribute": (
+        SubscriptionTree(
+            And(
+                (
+                    compare("heart_rate", Quantity(150.0)),
+                    Or(
+                        (
+                            compare("heart_rate", Quantity(90.0), Operator.LESS),
+                            marked(compare("heart_rate", Quantity(60.0), Operator.LESS)),
+                        )
+                    ),
+                )
+            )
+        ),
+        "empty set: no value of heart_rate can satisfy this (the subscription can never match)",
+    ),
     "nothing left under a product": (
         SubscriptionTree(
             And(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from denwatch.client.compiler import CompiledSubscription, compile_subscription
@@ -309,6 +310,22 @@ def recents(draw: st.DrawFn) -> Recent:
     return Recent(None, Quantity(float(within), "s"), gone and Quantity(float(gone), "s"))
 
 
+def restrict(
+    condition: Condition, event: EventType, vocabulary: Vocabulary, recents: list[Recent]
+) -> Condition:
+    """Return a condition in which attributes have restrictors, each always the same."""
+    match condition:
+        case PredicateNode():
+            (attribute,) = vocabulary.find_attributes(condition.attribute, event)
+            place = attribute.bit % (len(recents) + 1)
+            return replace(condition, recent=recents[place] if place < len(recents) else None)
+        case Not(operand=operand):
+            return Not(restrict(operand, event, vocabulary, recents))
+        case And(operands=operands) | Or(operands=operands):
+            parts = [restrict(operand, event, vocabulary, recents) for operand in operands]
+            return join(parts, isinstance(condition, Or))
+
+
 @quiet
 def subscriptions(draw: st.DrawFn, vocabulary: Vocabulary, max_leaves: int = 6) -> SubscriptionTree:
     """Return a whole subscription; every field of the tree occurs."""
@@ -326,6 +343,8 @@ def subscriptions(draw: st.DrawFn, vocabulary: Vocabulary, max_leaves: int = 6) 
             rules = draw(rule_sets(condition, event, vocabulary))
     possible = draw(optional(degrees(10)))
     certain = draw(optional(degrees(5, 10 if possible else 90)))
+    if draw(st.integers(0, 3)) == 0:
+        condition = restrict(condition, event, vocabulary, draw(st.lists(recents(), min_size=3)))
     names = {
         vocabulary.find_attributes(p.attribute, event)[0].name: p.attribute
         for p in iterate_predicates(condition)
@@ -363,6 +382,7 @@ def subscriptions(draw: st.DrawFn, vocabulary: Vocabulary, max_leaves: int = 6) 
         heartbeat=length if timing == "heartbeat" else None,
         quiet=length if timing == "quiet" else None,
         why=draw(st.booleans()),
+        whole=draw(st.booleans()),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 import pytest
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError, suggest_names
@@ -260,3 +262,19 @@ def test_suggestions_look_alike(wanted: str, best: str | None) -> None:
 def test_a_duration_beyond_all_numbers_is_refused() -> None:
     with pytest.raises(LanguageError, match="a duration is at most 364 days"):
         read_duration(Quantity(1e308, "d"))
+
+
+def test_who_chose_all_names_cannot_make_a_suggestion_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[object] = []
+    ratio = difflib.SequenceMatcher.ratio
+
+    def count(matcher: difflib.SequenceMatcher[str]) -> float:
+        compared.append(matcher)
+        return ratio(matcher)
+
+    monkeypatch.setattr(difflib.SequenceMatcher, "ratio", count)
+    names = [f"{'ab' * 29}{number:04}" for number in range(1_000)]
+    assert len(suggest_names("ab" * 31, names)) == 3
+    assert len(compared) <= 2 * 32
+    assert suggest_names(f"{'ab' * 29}0770x", names)[0] == names[770]
+    assert suggest_names("ab" * 40, names) == []

@@ -35,6 +35,7 @@ def read(text: str) -> dict[str, tuple[float | str, ...]]:
         ("patient: pulse 120±5", "heart_rate", (115, 120, 120, 125)),
         ("patient: pulse about 120", "heart_rate", (110, 120, 120, 130)),
         ("patient: the pulse is about 120 bpm within 20", "heart_rate", (100, 120, 120, 140)),
+        ("patient: pulse about 120 within 20", "heart_rate", (100, 120, 120, 140)),
         ("patient: heart rate between 110 and 130", "heart_rate", (110, 110, 130, 130)),
         ("patient: pulse 110 to 130 bpm", "heart_rate", (110, 110, 130, 130)),
         ("patient: pulse above 120", "heart_rate", (120, 120, 255, 255)),
@@ -51,6 +52,25 @@ def read(text: str) -> dict[str, tuple[float | str, ...]]:
 )
 def test_what_is_said_is_a_trapezoid(text: str, name: str, points: tuple[float | str, ...]) -> None:
     assert read(text) == {name: points}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "Patient: Temperatur hoch, Puls etwa 120, Schmerz 6 bis 8",
+            "patient: temperature is high, pulse about 120, pain 6 to 8",
+        ),
+        ("Patient hat hohes Fieber, Puls 120±5", "patient: temp is very high, pulse 120±5"),
+        ("Puls über 120 und Sauerstoff niedrig", "pulse above 120, oxygen_saturation is low"),
+        ("patient has a high fever, pulse around 120", "patient: temp very high, pulse about 120"),
+        ("dichter Rauch", "smoke is dense"),
+        ("Puls zwischen 110 und 130, Triage rot", "pulse 110 to 130, triage red"),
+        ("Straße blockiert", "access closed"),
+    ],
+)
+def test_everyday_words_say_the_same(text: str, said: str) -> None:
+    assert parse_reading(text, RESCUE) == parse_reading(said, RESCUE)
 
 
 def test_several_attributes_joined_as_people_do() -> None:
@@ -93,6 +113,9 @@ def test_a_hedged_term_has_the_curves_own_half() -> None:
         ("patient: pulse 100, heart rate 120", 21, "has a value already"),
         ("temperature is high", 1, "unknown attribute"),
         ("pulse 120, smoke dense", 12, "belongs to event"),
+        ("Puls 120 oder Temperatur hoch", 1, 'unknown attribute "Puls"'),
+        ("Temperatur hoch", 1, 'unknown attribute "Temperatur"'),
+        ("patient: dichter Rauch", 10, "unknown attribute"),
     ],
 )
 def test_mistakes_have_their_place(text: str, at: int | None, why: str) -> None:

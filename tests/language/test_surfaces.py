@@ -89,9 +89,10 @@ def test_a_self_contained_document_compiles_to_the_same_bytes(data: st.DataObjec
 FULL = parse(
     "(T° is not very high possible 0.6 certain 0.2 or T° above 104 °F) and not (pain is 3 to 5) "
     "and glucose is about 5 within 1 mmol/L and w near 350 ° within 20 and pain is rising(6, 8) "
-    "and triage is red weight 2, event patient, named fever, by owa(0.5), at least 0.7, "
+    "and triage is red weight 2 and age is old in the last 30 s and sex is male in the last 5 s, "
+    "event patient, named fever, by owa(0.5), at least 0.7, "
     "certain 0.1, recent, score 0.8, top 5, prefer a over b, valid for 2 days, "
-    "dead band 0.5 °C of T°, 3 of 5, heartbeat 10 min, why, "
+    "dead band 0.5 °C of T°, 3 of 5, heartbeat 10 min, why, whole reading, "
     "rule 1 with 2 gives 0.5 slopes 0.1 and -0.2"
 )
 DOCUMENTS = {surface: re.findall(r"\w+|\s+|.", print_as(surface, FULL)) for surface in SURFACES}

@@ -85,6 +85,10 @@ constraints = st.one_of(
     st.builds(Extension, st.sampled_from(["near", "sector"]), tuples),
 )
 maybe = st.one_of(st.none(), scalars)
+recents = st.one_of(
+    st.builds(Recent, st.one_of(st.just("recent"), st.just("few seconds"), names)),
+    st.builds(Recent, st.none(), quantities, st.one_of(st.none(), quantities)),
+)
 predicates = st.builds(
     PredicateNode,
     names.map(Name),
@@ -94,6 +98,7 @@ predicates = st.builds(
     maybe,
     maybe,
     maybe,
+    st.one_of(st.none(), recents),
 )
 conditions: st.SearchStrategy[Condition] = st.recursive(
     predicates,
@@ -107,10 +112,6 @@ conditions: st.SearchStrategy[Condition] = st.recursive(
 places = st.integers(1, 99)
 rules = st.builds(
     SugenoRule, places, places, scalars, st.one_of(st.none(), st.tuples(scalars, scalars))
-)
-recents = st.one_of(
-    st.builds(Recent, st.one_of(st.just("recent"), st.just("few seconds"), names)),
-    st.builds(Recent, st.none(), quantities, st.one_of(st.none(), quantities)),
 )
 aggregators = st.builds(Aggregator, st.one_of(st.sampled_from(AGGREGATORS), names), st.just(()))
 subscriptions = st.builds(
@@ -135,6 +136,7 @@ subscriptions = st.builds(
     heartbeat=st.one_of(st.none(), quantities),
     quiet=st.one_of(st.none(), quantities),
     why=st.booleans(),
+    whole=st.booleans(),
 )
 
 
@@ -180,7 +182,17 @@ def build_predicate(p: PredicateNode) -> PredicateBuilder:
     for key in ("possible", "certain", "weight"):
         scalar = getattr(p, key)
         builder = builder if scalar is None else getattr(builder, key)(scalar.value)
-    return builder
+    return build_recent(builder, p.recent)
+
+
+def build_recent(builder: Any, recent: Recent | None) -> Any:
+    """Return the builder of a predicate or a subscription with a temporal restrictor."""
+    if recent is None:
+        return builder
+    if recent.phrase is not None:
+        return builder.recent(recent.phrase)
+    assert recent.within is not None
+    return builder.in_the_last(recent.within.value, recent.within.unit, recent.gone)
 
 
 def build_options(s: SubscriptionBuilder, tree: SubscriptionTree) -> SubscriptionBuilder:
@@ -208,16 +220,12 @@ def build_options(s: SubscriptionBuilder, tree: SubscriptionTree) -> Subscriptio
     for rule in tree.rules:
         slopes = rule.slopes and (rule.slopes[0].value, rule.slopes[1].value)
         s = s.rule(rule.first, rule.second, rule.constant.value, slopes)
-    if tree.recent is not None:
-        if tree.recent.phrase is not None:
-            s = s.recent(tree.recent.phrase)
-        elif tree.recent.within is not None:
-            within = tree.recent.within
-            s = s.in_the_last(within.value, within.unit, tree.recent.gone)
+    s = build_recent(s, tree.recent)
     for prefer in tree.prefer:
         s = s.prefer(prefer.better.text, prefer.worse.text)
     for band in tree.dead_bands:
         s = s.dead_band(band.attribute.text, band.width.value, band.width.unit)
     if tree.persistence is not None:
         s = s.persist(tree.persistence.hits.value, tree.persistence.window.value)
+    s = s.whole() if tree.whole else s
     return s.why() if tree.why else s

@@ -85,6 +85,7 @@ class _Compilation:
         lowerer = Lowerer(ConstraintReader(vocabulary, registry), event)
         tree = lowerer.lower(plan.condition)
         self.drafts = lowerer.drafts
+        self.restrictors = lowerer.restrictors
         self.rules = plan.rules
         self.kind = self._choose_kind(plan)
         if self.kind == degrees.WEIGHTED:
@@ -185,6 +186,7 @@ class _Compilation:
                     self.source, self._find_bands(features), used, threshold, report
                 ),
                 consequents=consequents,
+                restrictors=self._encode_restrictors(used, threshold, report),
             )
         except ProtocolError as error:
             raise LanguageError.at_node(
@@ -212,6 +214,18 @@ class _Compilation:
         places = {leaf.index + 1: order.index(id(p)) for leaf, p in wires.items()}
         attributes = [self.event.by_bit[p.attribute] for p in layout.predicates]
         return settings.encode_rules(self.rules, places, attributes, report)
+
+    def _encode_restrictors(
+        self, used: Sequence[Attribute], threshold: int, report: list[settings.Approximation]
+    ) -> bytes:
+        """Return a duration code for each attribute; nothing if no predicate has a restrictor."""
+        found = [self.restrictors.get(attribute.bit) for attribute in used]
+        if not any(found):
+            return b""
+        return bytes(
+            settings.encode_restrictor(one, self.vocabulary, threshold, report) if one else 0
+            for one in found
+        )
 
     def _find_bands(self, features: set[int]) -> dict[int, syntax.Quantity]:
         bands: dict[int, syntax.Quantity] = {}
@@ -315,6 +329,7 @@ class Lowerer:
     reader: ConstraintReader
     event: EventType
     drafts: list[fit.Draft] = field(default_factory=list)
+    restrictors: dict[int, syntax.Recent] = field(default_factory=dict)  # by attribute
 
     def lower(self, condition: syntax.Condition, depth: int = 0) -> structure.Tree:
         """Return the tree over the numbers of drafts."""
@@ -334,6 +349,13 @@ class Lowerer:
     def _lower_predicate(self, predicate: syntax.PredicateNode, depth: int) -> structure.Tree:
         vocabulary = self.reader.vocabulary
         (attribute,) = vocabulary.find_attributes(predicate.attribute, self.event)
+        recent = predicate.recent
+        if recent is not None and self.restrictors.setdefault(attribute.bit, recent) != recent:
+            raise LanguageError.at_node(
+                f"{attribute.name} has two temporal restrictors",
+                recent,
+                "an attribute has one last reading, so one restrictor is enough",
+            )
         if isinstance(predicate.constraint, syntax.Extension):
             return self._lower_extension(predicate, predicate.constraint, attribute, depth)
         predicate = self._resolve_derived(predicate, attribute)

@@ -113,7 +113,14 @@ class _Decompilation:
             possible=_write_share(possible),
             certain=_write_share(p.certain),
             weight=syntax.Scalar(float(p.weight)) if self.vector.aggregator == WEIGHTED else None,
+            recent=self._write_restrictor(p.attribute),
         )
+
+    def _write_restrictor(self, attribute: int) -> syntax.Recent | None:
+        """Return how old an attribute's reading may be."""
+        names = sorted({p.attribute for p in self.vector.predicates})
+        code = self.vector.restrictors[names.index(attribute)] if self.vector.restrictors else 0
+        return syntax.Recent(within=write_duration(code)) if code else None
 
     def compiles_back(self, tree: syntax.SubscriptionTree) -> bool:
         """Return whether a tree gives this very vector."""
@@ -148,6 +155,7 @@ class _Decompilation:
             valid_for=_write_time(vector.validity),
             expiry=None if options.expiry is None else syntax.Quantity(options.expiry, "s"),
             why=vector.why,
+            whole=options.whole,
             **self._write_significance(),
         )
         try:
@@ -282,10 +290,19 @@ def _raise_pairs(
 
     "Neither of two" is the contrary of "one of two": under "and" the pair is turned over.
     """
-    predicates = [p for p in operands if isinstance(p, syntax.PredicateNode)]
-    for first, second in permutations(predicates, 2):
-        found = _recognise((first, second), not is_or, event, registry)
-        if found is not None:
+    recognisers = [each for each in registry.predicates.values() if isinstance(each, Recogniser)]
+    predicates = [
+        (p, replace(p, negated=p.negated != (not is_or)))
+        for p in operands
+        if isinstance(p, syntax.PredicateNode)
+        and not (p.hedges or p.possible or p.certain or p.weight or p.recent)
+    ]
+    for (first, one), (second, other) in permutations(predicates, 2):
+        if first.attribute != second.attribute:
+            continue
+        constraint = _recognise((one, other), event, recognisers)
+        if constraint is not None:
+            found = syntax.PredicateNode(first.attribute, constraint, negated=not is_or)
             rest = [o for o in operands if o is not first and o is not second]
             return _raise_pairs([*rest, found], is_or, event, registry)
     return operands
@@ -293,20 +310,13 @@ def _raise_pairs(
 
 def _recognise(
     pair: tuple[syntax.PredicateNode, syntax.PredicateNode],
-    turned: bool,
     event: EventType,
-    registry: PluginRegistry,
-) -> syntax.PredicateNode | None:
-    if pair[0].attribute != pair[1].attribute or any(
-        p.hedges or p.possible or p.certain or p.weight for p in pair
-    ):
-        return None
-    first, second = (replace(p, negated=p.negated != turned) for p in pair)
-    attribute = event.attributes[first.attribute.text]
-    for extension in registry.predicates.values():
-        if isinstance(extension, Recogniser):
-            with suppress(LanguageError):
-                constraint = extension.recognise((first, second), attribute)
-                if constraint is not None:
-                    return syntax.PredicateNode(first.attribute, constraint, negated=turned)
+    recognisers: Sequence[Recogniser],
+) -> syntax.Extension | None:
+    attribute = event.attributes[pair[0].attribute.text]
+    for each in recognisers:
+        with suppress(LanguageError):
+            constraint = each.recognise(pair, attribute)
+            if constraint is not None:
+                return constraint
     return None

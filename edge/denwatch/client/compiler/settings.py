@@ -48,6 +48,7 @@ class Options:
     top: int | None = None  # top k
     prefer: tuple[tuple[str, str], ...] = ()  # (better, worse), names of subscriptions
     expiry: float | None = None  # seconds that a delivered notification counts
+    whole: bool = False  # devices send all values of a reading that matches
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options that are set, as JSON and CBOR take them."""
@@ -57,6 +58,7 @@ class Options:
             "top": self.top,
             "prefer": [list(pair) for pair in self.prefer] or None,
             "expiry": self.expiry,
+            "whole": self.whole or None,
         }
         return {key: value for key, value in values.items() if value is not None}
 
@@ -167,6 +169,26 @@ def encode_recent(
     return until, end
 
 
+def encode_restrictor(
+    recent: syntax.Recent, vocabulary: Vocabulary, threshold: int, report: list[Approximation]
+) -> int:
+    """Return how old a predicate's reading may be, as a duration code.
+
+    One that fades counts as long as its degree reaches the threshold, as an alpha-cut says.
+    """
+    codes = encode_recent(recent, vocabulary, [])
+    assert codes is not None
+    until, gone = map(decode_duration, codes)
+    if recent.phrase is None and recent.gone is None:
+        code = encode_time(recent.within, "in the last", report)
+    else:
+        seconds = gone + -(threshold * (gone - until)) // 255
+        code = encode_duration(max(1, seconds))
+        taken = f"counts for {decode_duration(code)} s, as long as its degree is high enough"
+        report.append(Approximation(recent.phrase or "in the last", taken, span=recent.span))
+    return code
+
+
 def encode_significance(
     tree: syntax.SubscriptionTree,
     bands: Mapping[int, syntax.Quantity],
@@ -249,6 +271,7 @@ def read_options(tree: syntax.SubscriptionTree) -> Options:
         top=read_count(tree.top, "top", 65535) if tree.top is not None else None,
         prefer=tuple(pairs),
         expiry=read_duration(tree.expiry) if tree.expiry is not None else None,
+        whole=tree.whole,
     )
 
 

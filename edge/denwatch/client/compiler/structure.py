@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from denwatch.client.errors import LanguageError
 from denwatch.protocol.cuts import cut, find_level
@@ -243,8 +244,8 @@ def find_levels(
 
 # Empty subscriptions ---------------------------------------------------------------------------
 #
-# Exact for one predicate and for predicates on one attribute joined by "and". A nesting is checked
-# part by part, so a contradiction between parts may pass; what is found is always empty.
+# Exact for predicates on one attribute, under min also nested. Another nesting is checked part by
+# part, so a contradiction between parts may pass; what is found is always empty.
 
 Interval = tuple[int, int]
 
@@ -272,19 +273,32 @@ class EmptinessSearch:
         operands = self._flatten(tree)
         for place, operand in enumerate(operands):
             needed = self._find_needed(operands, place, level)
-            if isinstance(operand, Leaf):
-                attribute = self.wires[operand].attribute
-                found = self._cut(operand, needed)
-                if attribute in remaining:
-                    found = _intersect(remaining[attribute], found)
-                if not found:
-                    return operand
-                remaining[attribute] = found
-            else:
+            leaves = list(find_polarities(operand))
+            attribute = self.wires[leaves[0]].attribute
+            found = self._unite(operand, needed, attribute)
+            if found is None:
                 leaf = self.find(operand, needed)
                 if leaf is not None:
                     return leaf
+                continue
+            if attribute in remaining:
+                found = _intersect(remaining[attribute], found)
+            if not found:
+                return leaves[-1]
+            remaining[attribute] = found
         return None
+
+    def _unite(self, tree: Tree, level: int, attribute: int) -> list[Interval] | None:
+        """Return where predicates on one attribute fit, joined by "or"; None: it is not that."""
+        if isinstance(tree, Leaf):
+            return self._cut(tree, level) if self.wires[tree].attribute == attribute else None
+        if isinstance(tree, Inverse) or not (tree.is_or or self.kind == MIN):
+            return None
+        parts = [self._unite(operand, level, attribute) for operand in tree.operands]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            return None
+        return [one for part in found for one in part] if tree.is_or else reduce(_intersect, found)
 
     def _flatten(self, tree: Connective) -> list[Tree]:
         """Return the operands, those of an "and" within an "and" too where that is the same."""

@@ -108,6 +108,16 @@ class PredicateBuilder(ConditionBuilder):
         """Give the predicate a weight in the weighted mean."""
         return self._with(weight=_scalar(weight))
 
+    def recent(self, phrase: str = "recent") -> PredicateBuilder:
+        """Let the attribute's last reading count while it is recent, by a phrase."""
+        return self._with(recent=syntax.Recent(phrase))
+
+    def in_the_last(
+        self, value: float, unit: str | None = None, gone: syntax.Quantity | None = None
+    ) -> PredicateBuilder:
+        """Let the attribute's last reading count until it is so old."""
+        return self._with(recent=syntax.Recent(None, quantity(value, unit), gone))
+
     def _with(self, **changes: Any) -> PredicateBuilder:
         return PredicateBuilder(replace(self.tree, **changes))
 
@@ -279,6 +289,10 @@ class SubscriptionBuilder:
     def why(self) -> SubscriptionBuilder:
         """Ask each notification which attribute decided."""
         return self._with(why=True)
+
+    def whole(self) -> SubscriptionBuilder:
+        """Ask for all values of a reading, not only those that somebody names."""
+        return self._with(whole=True)
 
     def _with(self, **changes: Any) -> SubscriptionBuilder:
         return SubscriptionBuilder(replace(self.tree, **changes))

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from denwatch.client.language.everyday_items import (
     COMPARISONS,
@@ -30,7 +31,12 @@ from denwatch.client.language.everyday_items import (
     join_numbers,
     read_items,
 )
-from denwatch.client.language.localisation import Lexicon, PhraseChoice, PhraseEntry
+from denwatch.client.language.localisation import (
+    Lexicon,
+    PhraseChoice,
+    PhraseEntry,
+    find_dimension,
+)
 from denwatch.client.vocabulary import ValueKind
 
 MAX_ITEMS = 80
@@ -136,7 +142,9 @@ def _split(items: list[PhraseItem], reading: EverydayReading) -> list[tuple[str,
     """Return the clauses with what joins each to the one before."""
     parts: list[tuple[str, list[PhraseItem]]] = [("", [])]
     joint = ""
-    for item in items:
+    for place, item in enumerate(items):
+        if item.kind == "nor" and item.says("filler"):  # "noch": "nor" only behind "weder", a "not"
+            item.kind = "nor" if any(before.says("not") for before in items[:place]) else "filler"
         if item.kind == "(":
             parts.append((f"{joint} (".strip(), []))
             joint = ""
@@ -203,6 +211,9 @@ class _ClauseReader:
 
     def read(self, joint: str, items: list[PhraseItem]) -> SpokenClause:
         clause = SpokenClause(joint, has_verb=any(item.says("verb") for item in items))
+        for item, after in pairwise(items):
+            if item.kind == "term" and item.says("filler") and after.kind in ("term", "thing"):
+                item.kind = "filler"  # "still burning"; not "standing still"
         self._check(items)
         items = [item for item in items if item.kind not in ("filler", "verb")]
         things = [item for item in items if item.kind == "thing"]
@@ -226,6 +237,7 @@ class _ClauseReader:
         found += self._read_terms(terms, values, found, items)
         found += self._read_values(values, found, items)
         found.sort(key=lambda predicate: predicate.start)
+        found = _drop_repeated(found)
         self._add_words(items, found)
         clause.predicates = found
         for predicate in found:
@@ -248,7 +260,12 @@ class _ClauseReader:
                 if not item.says("filler"):
                     add(ReadingTrouble("incomplete", item.start, item.end, (item.text,)))
             elif item.kind == "value" and after is not None and after.kind == "event":
-                add(ReadingTrouble("count", item.start, after.end, (f"{item.text} {after.text}",)))
+                said = f"{item.text} {after.text}"
+                add(
+                    ReadingTrouble(
+                        "how_many", item.start, after.end, (said,), _find_least(item.values[0])
+                    )
+                )
 
     def _find_adverbs(
         self, items: list[PhraseItem], things: list[PhraseItem], terms: list[PhraseItem]
@@ -315,6 +332,14 @@ class _ClauseReader:
         """Return the terms that no attribute of the clause has."""
         added: list[SpokenPredicate] = []
         for term in sorted(terms, key=lambda item: item.start):
+            before = items[items.index(term) - 1]
+            if before.kind == "value" and any(
+                choice.attribute in term.entry.terms and not term.entry.choices
+                for each in found
+                if each.value is before and each.attribute is not None
+                for choice in each.attribute.entry.choices
+            ):
+                continue  # "20 cm deep": the number says how deep
             if (
                 any(
                     c.attribute in term.entry.terms
@@ -392,9 +417,13 @@ class _ClauseReader:
         return replace(value, entry=PhraseEntry(choices=(PhraseChoice(attribute=path),), mode="|"))
 
     def _find_by_unit(self, value: PhraseItem) -> PhraseItem | None:
-        """Return the attributes that are measured in the unit of a number."""
+        """Return the attributes that are measured in the unit of a number, or in one like it."""
         units = {text.rpartition(" ")[2] for text in value.values}
-        paths = [p for p, a in self.lexicon.attributes.items() if a.unit and a.unit in units]
+        known = {p: a.unit or "" for p, a in self.lexicon.attributes.items() if a.unit}
+        known = {p: u for p, u in known.items() if p.partition(".")[2] not in self.lexicon.places}
+        like = {find_dimension(unit) for unit in units} - {""}
+        paths = [path for path, unit in known.items() if unit in units]
+        paths = paths or [path for path, unit in known.items() if find_dimension(unit) in like]
         if not paths:
             return None
         choices = tuple(PhraseChoice(attribute=path) for path in paths)
@@ -456,6 +485,24 @@ class _ClauseReader:
                     (choice.attribute, direction) for choice in predicate.attribute.entry.choices
                 ]
         self.reading.troubles.append(ReadingTrouble("trend", item.start, item.end, (item.text,)))
+
+
+def _find_least(value: str) -> tuple[str, ...]:
+    """Return how many there are at least by a value: "= 3", "at least 3", "above 2"."""
+    said, _, number = value.rpartition(" ")
+    least = int(number) + (said == "above") if number.isdigit() else 0
+    return (str(least),) if said in ("=", "at least", "above") and least > 1 else ()
+
+
+def _drop_repeated(found: list[SpokenPredicate]) -> list[SpokenPredicate]:
+    """Return the predicates without an attribute that is named once more: "10 trapped inside"."""
+
+    def list_paths(predicate: SpokenPredicate) -> set[str]:
+        owner = predicate.attribute
+        return set() if owner is None else {choice.attribute for choice in owner.entry.choices}
+
+    said = [list_paths(each) for each in found if not each.is_open]
+    return [each for each in found if not each.is_open or list_paths(each) not in said]
 
 
 def _find_next(item: PhraseItem, found: list[SpokenPredicate]) -> SpokenPredicate | None:
@@ -551,9 +598,9 @@ def _write(predicate: SpokenPredicate, path: str, is_not: bool, lexicon: Lexicon
                 yield f"@ is {negation}{value}" if is_not else f"@ {value}"
         return
     if predicate.term is None:
-        present = lexicon.presence.get(path)
-        if present:
-            yield present[1] if is_not else present[0]
+        some, none = lexicon.presence.get(path, ("", ""))
+        if none if is_not else some:
+            yield none if is_not else some
         return
     term = predicate.term.entry.terms.get(path)
     if term is None:

@@ -16,9 +16,12 @@ from denwatch.client.language.localisation import (
     Lexicon,
     PhraseChoice,
     PhraseEntry,
-    is_unit,
+    find_dimension,
+    list_locales,
+    load_lexicon,
     split_phrase,
 )
+from denwatch.client.vocabulary import Vocabulary
 
 _TOKEN = re.compile(
     r"""(?P<moment>\d{4}-\d\d-\d\d(?:[T ]\d\d?:\d\d)?|\d\d?:\d\d)
@@ -102,7 +105,7 @@ def read_items(text: str, lexicon: Lexicon) -> list[PhraseItem]:
         item = PhraseItem(start, end, text[start:end], found or PhraseEntry())
         if found is None:
             unit = _UNIT.match(text, token.start())
-            if items and items[-1].kind == "number" and unit and is_unit(_squeeze(unit[1])):
+            if items and items[-1].kind == "number" and unit and find_dimension(_squeeze(unit[1])):
                 item = PhraseItem(
                     start, unit.end(), unit[1], PhraseEntry(units=(_squeeze(unit[1]),))
                 )
@@ -164,6 +167,23 @@ def _choose_kind(item: PhraseItem, before: PhraseItem | None) -> str:
     if item.text in (",", "(", ")"):
         return item.text
     return "filler" if item.text in _QUIET else "unknown"
+
+
+def find_paths(phrase: str, vocabulary: Vocabulary) -> list[str]:
+    """Return the attributes that a phrase is about ("who measures pulse"), in the first language
+    that knows all its words; nothing if none does."""
+    for code in list_locales():
+        items = read_items(phrase, load_lexicon(code, vocabulary))
+        found = [
+            choice.attribute
+            for item in items
+            if item.kind in ("thing", "term")
+            for choice in item.entry.choices
+            if choice.attribute
+        ]
+        if found and all(item.kind in ("thing", "term", "filler", "verb") for item in items):
+            return list(dict.fromkeys(found))
+    return []
 
 
 # Numbers to values ---------------------------------------------------------------------------
@@ -260,6 +280,8 @@ def _join_time(
         if unit:
             options.append(f"in the last few {unit}")
             return None, after + 2
+    while after < len(items) and items[after].kind == "filler":
+        after += 1
     quantity = _read_quantity(items, after)
     if quantity is None and after < len(items) and items[after].entry.units:
         quantity = "1", items[after].entry.units, after + 1
@@ -300,6 +322,10 @@ def _join_value(items: list[PhraseItem], place: int) -> tuple[PhraseItem, int] |
     if item.says("outside"):
         return _join_range(items, place, place + 1, "not ")
     comparison = next((k for k in item.entry.keywords if k in COMPARISONS), None)
+    if item.kind == "within":  # "within 2 km", but not "within 10 minutes"
+        reach = _read_quantity(items, place + 1)
+        is_length = reach is not None and find_dimension(reach[1][0]) == "length"
+        comparison = "at_most" if is_length else None
     if item.kind in ("thing", "term", "event"):
         comparison = None
     choice = item.entry.choices[0] if item.entry.choices else PhraseChoice()

@@ -285,6 +285,7 @@ _OPTIONS: dict[str, _Read] = {
     "dead_bands": _take_all(_read_dead_band),
     "persistence": _take_pair(syntax.Persistence, _take_scalar),
     "why": _take_flag,
+    "whole": _take_flag,
 }
 _OPERATORS = tuple(operator.value for operator in syntax.Operator)
 _CONSTRAINTS = ("is", *_OPERATORS, "between", "about", "shape", "extension")
@@ -295,6 +296,7 @@ _PREDICATE: dict[str, _Read] = {
     "negated": _take_flag,
     "hedges": _take_all(_take_hedge),
     **dict.fromkeys(lexicon.LIMITS, _take_scalar),
+    "recent": _read_recent,
 }
 
 
@@ -441,7 +443,7 @@ def _write_condition(condition: syntax.Condition, registry: PluginRegistry) -> d
             return (
                 _write_fields(condition, ("attribute", "negated", "hedges"))
                 | _write_constraint(condition.constraint, registry)
-                | _write_fields(condition, lexicon.LIMITS)
+                | _write_fields(condition, (*lexicon.LIMITS, "recent"))
             )
 
 

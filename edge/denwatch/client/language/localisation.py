@@ -23,6 +23,7 @@ _FOLDER = resources.files("denwatch.client.language") / "locales"
 _SPELLINGS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "\u2019": "'"})
 _PART = re.compile(r"[^\W_]+(?:'[^\W_]+)*'?|[^\w\s]+")
 _SHORTEST = 3  # letters that an ending leaves
+_SHORTEST_STEM = 4  # letters that two words must share if both lose an ending: "pules" is no Puls
 _MOST_ENDINGS = 2  # "bewusstlos-e", where the "s" looks like one
 _MODES = (">>", ">", "|")  # taken without a word, taken and said, asked
 
@@ -83,6 +84,13 @@ def _load_common() -> Mapping[str, Any]:
     return tomllib.loads((_FOLDER / "common.toml").read_text(encoding="utf-8"))
 
 
+@cache
+def load_severities() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the terms and symbols that stand for danger, and those that say that all is well."""
+    table = _load_common()["severity"]
+    return frozenset(table["danger"]), frozenset(table["well"])
+
+
 def fold_text(text: str) -> str:
     """Return a text as phrases are compared: small letters, umlauts as two."""
     return text.casefold().translate(_SPELLINGS)
@@ -127,21 +135,33 @@ class Lexicon:
         self.presence: Mapping[str, list[str]] = common.get(vocabulary.name, {}).get("presence", {})
         self.measures: Mapping[str, str] = common.get(vocabulary.name, {}).get("measure", {})
         self.ends: Mapping[str, list[str]] = common["ends"]
+        self.places: list[str] = common["places"]
         self._entries: dict[tuple[str, ...], PhraseEntry] = {}
-        self._stems: dict[tuple[str, ...], PhraseEntry] = {}
+        self._stems: dict[tuple[str, ...], tuple[str, ...]] = {}  # to the phrase as it is written
         self.endings = [fold_text(ending) for ending in locale.tables.get("endings", ())]
         self._add_language(locale.tables)
         self._add_names()
         own = {**locale.tables["vocabulary"].get(vocabulary.name, {})}
         own.update(vocabulary.labels.get(locale.code, {}))
         self._add_things(own)
-        for key, entry in self._entries.items():
-            self._stems.setdefault(self._strip(key), entry)
+        for key in self._entries:
+            self._stems.setdefault(self._strip(key), key)
         self.longest = max(map(len, self._entries))
 
     def find(self, parts: tuple[str, ...]) -> PhraseEntry | None:
         """Return what a phrase may be; its endings may differ."""
-        return self._entries.get(parts) or self._stems.get(self._strip(parts))
+        known = self._entries.get(parts)
+        if known is not None:
+            return known
+        stem = self._strip(parts)
+        written = self._stems.get(stem)
+        if written is None:
+            return None
+        is_same = all(
+            part in (own, said) or len(part) >= _SHORTEST_STEM
+            for part, own, said in zip(stem, written, parts, strict=True)
+        )
+        return self._entries[written] if is_same else None
 
     def list_words(self) -> Iterator[str]:
         """Yield every word that means a thing or a term: for suggestions."""
@@ -165,6 +185,17 @@ class Lexicon:
         }
         name = path.partition(".")[2].replace("_", " ")
         return next((w for w, t in own.items() if t.split(" ")[0] == path), name)
+
+    def find_term_label(self, path: str, term: str) -> str:
+        """Return what people call a term of an attribute: its first word, after "not" or "very"."""
+        for hedge, keyword in (("not ", "not"), ("very_", "very")):
+            if term.startswith(hedge):
+                word = self.locale.tables["keyword"][keyword][0]
+                return f"{word} {self.find_term_label(path, term.removeprefix(hedge))}"
+        for phrase, wanted in self.locale.tables["adjective"].items():
+            if self._find_term(self.attributes[path], wanted) == term:
+                return str(phrase)
+        return term.replace("_", " ")
 
     def find_end(self, path: str, direction: str) -> str | None:
         """Return the attribute's term at its upper or lower end."""
@@ -272,13 +303,12 @@ class Lexicon:
         return PhraseChoice(condition=target)
 
 
-def is_unit(text: str) -> bool:
-    """Return whether a text is the name of a unit."""
+def find_dimension(unit: str) -> str:
+    """Return what a unit measures, "" if there is no such unit."""
     try:
-        find_unit(text)
+        return find_unit(unit).dimension
     except UnitError:
-        return False
-    return True
+        return ""
 
 
 @lru_cache(maxsize=32)

@@ -20,7 +20,7 @@ _OPTIONS = (
 _OPTION_WORDS = (
     *("at least", "possible", "certain", "by", "top", "score", "valid for", "expires after"),
     *("recent", "prefer", "dead band", "relative band", "hysteresis", "heartbeat", "quiet for"),
-    *("in the last", "event", "named", "rule", "why"),
+    *("in the last", "event", "named", "rule", "why", "whole reading"),
 )
 _JOINTS = ("and", "or", "possible", "certain", "weight", "within", "to")
 _VERBS = ("is", "are", "not", "above", "below", "between", "about", "around", "over", "under")

@@ -7,7 +7,8 @@
 Names are the vocabulary's, or an organisation's synonyms. A number may have a unit and an accuracy
 (±, +-), a text is one of the attribute's symbols, dates and times are ISO 8601, and `broken` is a
 sensor without a reading. In words a value may also be a term with hedges, "about", a range, or one
-side of the domain. Pure; every error has its place in the text.
+side of the domain. What is not understood so is tried as everyday words (`understanding`), in
+English or another language. Pure; every error has its place in the text.
 
 THEORY. What somebody says of a value is a fuzzy set, and as a reading a set of possible values: a
 trapezoid (A-ToPSS, "publications"). A range is one with upright sides, "about" a triangle. A term's
@@ -39,7 +40,9 @@ _WORD = re.compile(r"\S+")
 _FIRST_WORDS = re.compile(r"(?:(?:is|are|was|=|the)\s+)*", re.IGNORECASE)
 _MAX_NAME_WORDS = 5
 _QUANTITY = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)"
-_ABOUT = re.compile(rf"(?:about|around|roughly|~)\s*{_QUANTITY}(?:\s+within\s+{_QUANTITY})?", re.I)
+_ABOUT = re.compile(
+    rf"(?:about|around|roughly|~)\s*{_QUANTITY}(?:\s*\bwithin\s+{_QUANTITY})?", re.I
+)
 _RANGE = re.compile(rf"(?:(?:between|from)\s+)?{_QUANTITY}\s*(?:to|and|\.\.)\s*{_QUANTITY}", re.I)
 _SIDE = re.compile(
     r"(above|over|more than|at least|>=?|below|under|less than|at most|up to|<=?)\s*(.+)", re.I
@@ -48,6 +51,9 @@ _BELOW = ("below", "under", "less than", "at most", "up to", "<", "<=")
 _HEDGES = sorted(Hedge, key=len, reverse=True)
 _POWERS = {Hedge.VERY: 2.0, Hedge.EXTREMELY: 3.0, Hedge.MORE_OR_LESS: 0.5, Hedge.SOMEWHAT: 0.5}
 _FULL, _NONE = 0.998, 0.002  # less than half a step of a degree from 1 and 0
+
+_ACCURACY = re.compile(r"([-+]?\d[\d.,]*)\s*(?:±|\+/?-)\s*(?=\d)")  # everyday words have "about"
+_OTHER = re.compile(r" or |\(")  # a sentence that is no report
 
 _TOKEN = re.compile(r"""("[^"]*"|'[^']*'|[^\s="']+)(\s*=\s*)?""")
 _NUMBER = re.compile(
@@ -88,14 +94,21 @@ def parse_reading(
         (attribute,) = vocabulary.find_attributes(pair.name, event)
         if attribute.bit in readings or faults >> attribute.bit & 1:
             raise LanguageError.at_node(f"{attribute.name} has a value already", pair.name)
-        if pair.text == BROKEN and vocabulary.find_symbol(attribute, BROKEN) is None:
+        points = _read_pair(pair, attribute, vocabulary)
+        if points is None:
             faults |= 1 << attribute.bit
         else:
-            points = _read_words(pair, attribute, vocabulary) if pair.is_words else None
-            points = points or _read_points(pair, attribute, vocabulary)
             readings[attribute.bit] = Reading(attribute.bit, points, attribute.wide)
     ordered = [readings[bit] for bit in sorted(readings)]
     return NotificationVector(event.number, ordered, faults=faults)
+
+
+def _read_pair(pair: _Pair, attribute: Attribute, vocabulary: Vocabulary) -> Points | None:
+    """Return the points of a value; None: there is no reading."""
+    if pair.text == BROKEN and vocabulary.find_symbol(attribute, BROKEN) is None:
+        return None
+    points = _read_words(pair, attribute, vocabulary) if pair.is_words else None
+    return points or _read_points(pair, attribute, vocabulary)
 
 
 def _split(text: str) -> tuple[Name | None, list[_Pair]]:
@@ -175,11 +188,59 @@ def _split_words(text: str, vocabulary: Vocabulary) -> tuple[Name | None, list[_
     start = 0 if named is None else named.end()
     for end in _NEXT.finditer(text, start):
         if text[start : end.start()].strip():
-            pairs.append(_read_item(text, start, end.start(), vocabulary, known))
+            pairs += _read_items(text, start, end.start(), vocabulary, known)
         start = end.end()
     if not pairs:
         raise LanguageError(_EMPTY)
     return event, pairs
+
+
+def _read_items(
+    text: str, start: int, end: int, vocabulary: Vocabulary, event: EventType | None
+) -> list[_Pair]:
+    """Return what is said between two commas: one attribute, or several in everyday words."""
+    try:
+        pair = _read_item(text, start, end, vocabulary, event)
+        for attribute in vocabulary.find_attributes(pair.name, event):
+            _read_pair(pair, attribute, vocabulary)
+        return [pair]
+    except LanguageError:
+        pairs = _restate(text, start, end, vocabulary, event)
+        if pairs is None:
+            raise
+        return pairs
+
+
+def _restate(
+    text: str, start: int, end: int, vocabulary: Vocabulary, event: EventType | None
+) -> list[_Pair] | None:
+    """Return everyday words, in any language that there is, as the sentence that they stand for.
+
+    None: they stand for none, or for one of several events.
+    """
+    from denwatch.client.language.understanding import understand  # loads a lexicon
+
+    words = _ACCURACY.sub(r"~\1 ± ", text[start:end].strip())
+    try:
+        found = understand(words if event is None else f"{event.name} {words}", vocabulary)
+    except LanguageError:
+        return None
+    known = found.compiled.event if event is None else event
+    words = found.words.replace(" = ", " is ")
+    if not found.is_restated or known is not found.compiled.event or _OTHER.search(words):
+        return None
+    said = SourceSpan(start + len(text[start:end]) - len(text[start:end].lstrip()), end)
+    pairs, start = [], 0
+    for stop in _NEXT.finditer(words):
+        try:
+            pair = _read_item(words, start, stop.start(), vocabulary, known)
+            (attribute,) = vocabulary.find_attributes(pair.name, known)
+            _read_pair(pair, attribute, vocabulary)
+        except LanguageError:
+            return None
+        pairs.append(replace(pair, name=Name(pair.name.text, span=said), span=said))
+        start = stop.end()
+    return pairs
 
 
 def _read_item(

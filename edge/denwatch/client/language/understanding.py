@@ -16,9 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, product, zip_longest
+from typing import Any
 
 from denwatch.client import plugins, syntax
 from denwatch.client.compiler import CompiledSubscription, compile_subscription
+from denwatch.client.compiler.stories import CompiledStory, compile_story
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import detect_surface, parse
 from denwatch.client.language.everyday import (
@@ -39,6 +41,8 @@ from denwatch.client.language.localisation import (
     load_lexicon,
     split_phrase,
 )
+from denwatch.client.language.stories import StoryTree, is_story, print_story
+from denwatch.client.language.story_surfaces import parse_any_story
 from denwatch.client.language.words_printer import print_words
 from denwatch.client.vocabulary import EventType, ValueKind, Vocabulary, fold_name
 
@@ -76,6 +80,7 @@ class _Settings:
     registry: plugins.PluginRegistry | None
     handle: int
     compact: bool
+    language: str | None = None
 
     def compile(self, text: str) -> tuple[syntax.SubscriptionTree, CompiledSubscription]:
         """Compile what the grammar reads; LanguageError says what is wrong."""
@@ -89,9 +94,12 @@ class _Settings:
         )
 
     def can_compile(self, text: str) -> bool:
-        """Return whether a sentence compiles."""
+        """Return whether a sentence compiles, or the story that it tells."""
         try:
-            self.compile(text)
+            if is_story(text):
+                understand_story(text, self.vocabulary, language=self.language)
+            else:
+                self.compile(text)
         except (LanguageError, RecursionError):
             return False
         return True
@@ -112,7 +120,7 @@ def understand(
     `language` is the one that is tried first; without it, English.
     """
     vocabulary = vocabulary.prefer(organisation)
-    settings = _Settings(vocabulary, registry, handle, compact)
+    settings = _Settings(vocabulary, registry, handle, compact, language)
     try:
         tree, compiled = settings.compile(text)
     except LanguageError as error:
@@ -123,6 +131,45 @@ def understand(
     if detect_surface(text) == "words":
         notes = tuple(_explain_names(tree, compiled.event, vocabulary, language or DEFAULT))
     return Understood(tree, compiled, text, notes=notes, language=language or DEFAULT)
+
+
+@dataclass(frozen=True)
+class UnderstoodStory:
+    """A story as it was understood: its words, and what everyday words in it were taken for."""
+
+    tree: StoryTree
+    compiled: CompiledStory
+    words: str
+    notes: tuple[str, ...] = ()
+
+
+def understand_story(
+    source: Any, vocabulary: Vocabulary, *, compact: bool = True, language: str | None = None
+) -> UnderstoodStory:
+    """Return what a story in any surface means; its parts may be in everyday words."""
+    settings = _Settings(vocabulary, None, 0, compact, language)
+    notes: list[str] = []
+
+    def read(text: str, start: int, subject: int) -> syntax.SubscriptionTree:
+        try:
+            return settings.compile(" " * start + text[start:])[0]
+        except LanguageError:
+            pass
+        try:
+            found = understand(" " * subject + text[subject:], vocabulary, language=language)
+        except LanguageError as error:
+            if isinstance(source, str) and source.startswith(text):
+                whole = [f"{text[:start]}{hint} {source[len(text) :]}" for hint in error.hints]
+                error.hints = tuple(
+                    filter(settings.can_compile, (" ".join(w.split()) for w in whole))
+                )
+            raise
+        notes.extend(found.notes)
+        return found.tree
+
+    tree = parse_any_story(source, read)
+    compiled = compile_story(tree, vocabulary, compact=compact)
+    return UnderstoodStory(tree, compiled, print_story(tree), tuple(notes))
 
 
 @lru_cache(maxsize=16)
@@ -171,6 +218,7 @@ class _Attempt:
         self.error = error
         self.failure: LanguageError | None = None  # of the first sentence that did not compile
         self.is_narrowed = False  # by what devices here sense
+        self.language = language
         self.codes = list(dict.fromkeys([language or DEFAULT, *list_locales()]))
         self.head, self.tail = self._split_options()
 
@@ -196,8 +244,12 @@ class _Attempt:
             readings.append(reading)
         if not can_guess:
             raise self.error
-        best = min(readings, key=lambda reading: (reading.unknown, -reading.known))
-        raise self._refuse(best)
+        raise self._refuse(min(readings, key=self._count_unknown))
+
+    def _count_unknown(self, reading: EverydayReading) -> tuple[int, bool, int]:
+        """The language that was asked for is left for another only if that knows two words more."""
+        is_own = reading.lexicon.locale.code == self.language
+        return reading.unknown - is_own, not is_own, -reading.known
 
     # What is meant ---------------------------------------------------------------------------
 
@@ -264,9 +316,9 @@ class _Attempt:
                 reading.mentioned += [(p, way) for p in paths if p in reading.lexicon.attributes]
             return []
         events = set(reading.events)
-        spoken = [pair for pair in found if not events or pair[0] in events]
+        spoken = [pair for pair in found if events <= {pair[0]}]
         if not spoken:
-            name = next(iter(events))
+            name = next((each for each in reading.events if each != found[0][0]), "")
             reading.troubles.append(
                 ReadingTrouble("other_event", 0, len(self.head.rstrip()), (name,))
             )
@@ -487,9 +539,11 @@ class _Attempt:
         for trouble in reading.troubles:
             if trouble.key == "for" and trouble.suggestions:
                 span = trouble.suggestions[0]
-                yield f"{sentences[0]}{self.tail}"
-                for option in ("3 of 3", f"in the last {span}", f"valid for {span}"):
-                    yield f"{sentences[0]}, {option}{self.tail}"
+                for option in (", 3 of 3", "", f", in the last {span}", f", valid for {span}"):
+                    yield f"{sentences[0]}{option}{self.tail}"
+            elif trouble.key == "how_many":
+                for count in trouble.suggestions:
+                    yield f"{count} or more devices with ({sentences[0]}) within 10 min"
             elif trouble.key == "every" and trouble.suggestions:
                 span = trouble.suggestions[0]
                 yield f"{sentences[0]}, heartbeat {span}{self.tail}"

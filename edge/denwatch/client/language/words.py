@@ -60,6 +60,10 @@ class _TreeReader:
         self.last: syntax.Name | None = None  # the attribute that a bare constraint is about
         self.last_bare: syntax.PredicateNode | None = None
         self.names: dict[str, syntax.Name] = {}  # of all attributes
+        self.restrictors: list[
+            _Option
+        ] = []  # of all predicates, and whether one ends the condition
+        self.is_last = False
 
     def read(self, tree: Tree[Token], depth: int) -> Any:
         span = SourceSpan(tree.meta.start_pos, tree.meta.end_pos)
@@ -74,6 +78,9 @@ class _TreeReader:
     ) -> syntax.SubscriptionTree:
         fields: dict[str, Any] = {}
         seen: set[str] = set()
+        if self.is_last and len(self.restrictors) == 1:  # "a and b in the last minute": of both
+            condition = _strip_last(condition)
+            options = (self.restrictors[0], *options)
         for field, value, place in options:
             if field in _MANY:
                 fields[field] = fields.get(field, ()) + value
@@ -99,6 +106,7 @@ class _TreeReader:
 
     def read_group(self, _: SourceSpan, condition: syntax.Condition) -> syntax.Condition:
         self.last_bare = None
+        self.is_last = False
         return condition
 
     def read_contrary(self, span: SourceSpan, operand: syntax.Condition) -> syntax.Condition:
@@ -130,11 +138,13 @@ class _TreeReader:
             raise self.ask_attribute(span)
         hedges = tuple(part for part in parts if isinstance(part, syntax.Hedge))
         constraint, *qualifiers = parts[len(hedges) :]
-        limits: dict[str, syntax.Scalar] = {}
-        for keyword, scalar, place in qualifiers:
+        limits: dict[str, Any] = {}
+        for keyword, value, place in qualifiers:
             if keyword in limits:
                 raise LanguageError.at_span(f'"{keyword}" is given twice', place)
-            limits[keyword] = scalar
+            limits[keyword] = value
+        self.is_last = "recent" in limits
+        self.restrictors += [one for one in qualifiers if one[0] == "recent"]
         return syntax.PredicateNode(self.last, constraint, negated, hedges, **limits, span=span)
 
     def ask_attribute(self, span: SourceSpan) -> LanguageError:
@@ -151,6 +161,9 @@ class _TreeReader:
 
     def read_qualifier(self, span: SourceSpan, word: Token, scalar: syntax.Scalar) -> _Option:
         return word.type.lower(), scalar, span
+
+    def read_restrictor(self, _: SourceSpan, restrictor: _Option) -> _Option:
+        return restrictor
 
     # Constraints: a unit written once is meant for all values of one -------------------------
 
@@ -260,6 +273,9 @@ class _TreeReader:
     def read_why(self, span: SourceSpan) -> _Option:
         return "why", True, span
 
+    def read_whole(self, span: SourceSpan) -> _Option:
+        return "whole", True, span
+
     def read_phrase(self, span: SourceSpan, _: Token, *quoted: Token) -> _Option:
         phrase = _unquote(quoted[0]) if quoted else "recent"
         return "recent", syntax.Recent(phrase, span=span), span
@@ -299,6 +315,17 @@ class _TreeReader:
 
     def read_signed(self, _: SourceSpan, number: Token) -> syntax.Scalar:
         return _read_number(number)
+
+
+def _strip_last(condition: syntax.Condition) -> syntax.Condition:
+    """Return a condition whose last predicate has no temporal restrictor."""
+    match condition:
+        case syntax.PredicateNode():
+            return replace(condition, recent=None)
+        case syntax.Not(operand=operand):
+            return replace(condition, operand=_strip_last(operand))
+        case syntax.And(operands=operands) | syntax.Or(operands=operands):
+            return replace(condition, operands=(*operands[:-1], _strip_last(operands[-1])))
 
 
 def _take_values(parts: tuple[syntax.Value | Token, ...]) -> list[Any]:

@@ -50,9 +50,14 @@ def print_name(name: str) -> str:
 class _WordsPrinter:
     def __init__(self, registry: PluginRegistry) -> None:
         self.registry = registry
+        # Its restrictor would be read as that of the whole subscription, but for parentheses.
+        self.lonely: syntax.PredicateNode | None = None
         self.names, self.unit, self.own, self.keyword = _compile_lexer(load_parser(registry))
 
     def print_subscription(self, s: syntax.SubscriptionTree) -> str:
+        predicates = list(syntax.iterate_predicates(s.condition))
+        if sum(p.recent is not None for p in predicates) == 1 and predicates[-1].recent:
+            self.lonely = predicates[-1]
         parts = [self.print_condition(s.condition)]
         if s.recent:
             parts.append(self.print_recent(s.recent))
@@ -77,6 +82,8 @@ class _WordsPrinter:
             parts.append(f"{lexicon.format_number(hits)} of {lexicon.format_number(window)}")
         if s.why:
             parts.append("why")
+        if s.whole:
+            parts.append("whole reading")
         if s.event:
             parts.append(f"event {self.print_name(s.event.text)}")
         if s.name:
@@ -117,7 +124,10 @@ class _WordsPrinter:
         words.append(self.print_constraint(p.constraint))
         limits = ((key, getattr(p, key)) for key in lexicon.LIMITS)
         words += [f"{key} {lexicon.format_number(limit.value)}" for key, limit in limits if limit]
-        return " ".join(words)
+        if p.recent:
+            words.append(self.print_recent(p.recent))
+        said = " ".join(words)
+        return f"({said})" if p is self.lonely else said
 
     def print_constraint(self, constraint: syntax.Constraint) -> str:
         match constraint:

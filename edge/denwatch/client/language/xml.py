@@ -22,7 +22,11 @@ from denwatch.client.plugins import Named, PluginRegistry, load_registry, order_
 def parse_xml(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
     """Return the subscription of an XML text; LanguageError points at what is wrong."""
     registry = registry or load_registry()
-    root = parse_source(text, list_tags(registry))
+    return read_subscription(parse_source(text, list_tags(registry)), registry)
+
+
+def read_subscription(root: Element, registry: PluginRegistry) -> syntax.SubscriptionTree:
+    """Return the subscription of an element, which may stand inside another."""
     validate(root, registry)
     return _XmlReader(registry, root).read()
 
@@ -98,8 +102,10 @@ class _XmlReader:
             for key in lexicon.LIMITS
             if key in element.attributes
         }
+        restrictor = element.find("Temporal-restrictor")
+        recent = self.read_temporal_restrictor(restrictor)["recent"] if restrictor else None
         return syntax.PredicateNode(
-            attribute, constraint, negated, hedges, **limits, span=element.start
+            attribute, constraint, negated, hedges, **limits, recent=recent, span=element.start
         )
 
     def read_operator(self, element: Element) -> tuple[bool, tuple[syntax.Hedge, ...]]:
@@ -246,6 +252,9 @@ class _XmlReader:
 
     def read_why(self, _: Element) -> dict[str, Any]:
         return {"why": True}
+
+    def read_whole(self, _: Element) -> dict[str, Any]:
+        return {"whole": True}
 
     # Names and values ------------------------------------------------------------------------
 

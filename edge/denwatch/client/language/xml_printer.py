@@ -78,6 +78,7 @@ class _XmlPrinter:
             yield "  <Relational-operator>is not</Relational-operator>"
         for hedge in p.hedges:
             yield f"  <Hedge>{hedge.value}</Hedge>"
+        yield from _indent(_print_recent(p.recent))
         yield f"  {self.print_constraint(p.constraint)}"
         yield f"</{tag}>"
 
@@ -186,16 +187,22 @@ def _write_all(tag: str, values: Iterable[syntax.Value]) -> str:
 # Options -----------------------------------------------------------------------------------------
 
 
+def _print_recent(recent: syntax.Recent | None) -> Iterator[str]:
+    """Yield a temporal restrictor, of the subscription or of one predicate."""
+    if recent is None:
+        return
+    if recent.phrase is None:
+        yield from _print_element("Temporal-restrictor", _take(recent, "within", "gone"))
+        return
+    phrase = lexicon.write_text(recent.phrase)
+    if lexicon.LASTLY.fullmatch(lexicon.fold(phrase)):
+        phrase = lexicon.quote(phrase)
+    yield f"<Temporal-restrictor>{escape(phrase)}</Temporal-restrictor>"
+
+
 def _print_options(s: syntax.SubscriptionTree) -> Iterator[str]:
     yield from _print_element("Threshold", _take(s, "possible", "certain"))
-    if s.recent is not None:
-        if s.recent.phrase is not None:
-            phrase = lexicon.write_text(s.recent.phrase)
-            if lexicon.LASTLY.fullmatch(lexicon.fold(phrase)):
-                phrase = lexicon.quote(phrase)
-            yield f"<Temporal-restrictor>{escape(phrase)}</Temporal-restrictor>"
-        else:
-            yield from _print_element("Temporal-restrictor", _take(s.recent, "within", "gone"))
+    yield from _print_recent(s.recent)
     if s.rules:
         yield from _print_element("Local-linear-model", {}, map(_write_rule, s.rules))
     pairs = [
@@ -220,6 +227,8 @@ def _print_options(s: syntax.SubscriptionTree) -> Iterator[str]:
     yield from _print_element("Significance", attributes, inner)
     if s.why:
         yield "<Why/>"
+    if s.whole:
+        yield "<Whole/>"
 
 
 def _write_rule(rule: syntax.SugenoRule) -> str:
