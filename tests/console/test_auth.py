@@ -260,7 +260,7 @@ def test_a_name_that_is_not_ours_is_refused(host: str) -> None:
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "file://"]
 )
-@pytest.mark.parametrize("path", ["/", "/login", "/_nicegui_ws/socket.io/"])
+@pytest.mark.parametrize("path", ["/", "/login", "/live"])
 def test_another_pages_request_is_refused(path: str, origin: str) -> None:
     assert knock(path, origin=origin, method="POST")[0] == 403
     assert knock(path, "websocket", origin=origin) == (1008, {}, False)
@@ -272,8 +272,8 @@ def test_without_a_session_nothing_but_the_login_is_served(cookie: str) -> None:
     status, headers, reached = knock(cookie=cookie)
     assert (status, headers["location"], reached) == (303, "/login", False)
     assert knock("/shared.js", cookie=cookie)[::2] == (401, False)
-    assert knock("/_nicegui/x.js", cookie=cookie)[::2] == (401, False)
-    assert knock("/_nicegui_ws/socket.io/", "websocket", cookie=cookie)[::2] == (1008, False)
+    assert knock("/vue.js", cookie=cookie)[::2] == (401, False)
+    assert knock("/live", "websocket", cookie=cookie)[::2] == (1008, False)
     for path in ("/login", "/enter", "/health", "/console.css"):
         assert knock(path, cookie=cookie)[2]
 

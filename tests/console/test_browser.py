@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from denwatch.client import Subscriber
 from playwright.sync_api import Browser, Page, expect
 
+from simulator.site import wait_for
 from tests.console.browsing import Tab, running_browser
 from tests.console.world import (
     BESIDE,
@@ -57,9 +59,12 @@ def test_the_whole_way_on_a_wide_screen(world: World, browser: Browser, tmp_path
         _compose_with_a_mistake(tab)
         ward.wait_for_subscription()
         _watch_what_comes(tab, world, ward)
+        _have_and_report(tab, world)
+        _find_who_can(tab)
         _look_in_every_light(tab)
         _quieten(page)
         _cut_and_heal(tab, world)
+        _tell_a_story(tab, world)
         _unsubscribe(page, world)
         tab.check(address)
     tab.close()
@@ -94,7 +99,7 @@ def _compose_with_a_mistake(tab: Tab) -> None:
     expect(page.locator(".bytes summary")).to_contain_text("16 bytes")
     expect(page.locator(".answered")).to_contain_text("1 device can match this: bed-1")
     field.press("Control+End")
-    field.press_sequentially(", named fever, expires after 10 min")
+    field.press_sequentially(", named fever, expires after 10 min, whole reading")
     expect(page.locator("#subscribe")).not_to_have_attribute("aria-disabled", "true")
     field.press("Escape")
     tab.check_access("composed")
@@ -113,14 +118,15 @@ def _watch_what_comes(tab: Tab, world: World, ward: Ward) -> None:
     expect(first.locator(".why")).to_have_text(
         "Patient temperature is very high by 81 % (39.3 °C), and that decides."
     )
+    expect(first).to_have_attribute("data-severity", "3")
     expect(first.locator(".left")).to_contain_text("valid for 9 min")
-    expect(page.locator("#feed-news")).to_contain_text("New: certain, 81 percent, bed-1.")
+    expect(page.locator("#feed-news")).to_contain_text("New: bed-1, critical, certain.")
     before = first.locator(".left").inner_text()
     expect(first.locator(".left")).not_to_have_text(before)  # it counts down
     expect(page.locator(".source", has_text="bed-1")).to_contain_text("420 m east, 1310 m north")
     world.publish("bed-2", "patient_temperature=40.6 heart_rate=142")
     expect(page.locator("article")).to_have_count(2)
-    assert list_devices(page) == ["bed-2", "bed-1"]  # the better one goes before
+    assert list_devices(page) == ["bed-2", "bed-1"]  # as severe, and it fits better
     world.publish("bed-3", "patient_temperature=38.9±0.9 heart_rate=118")
     doubtful = page.locator("article[data-certainty=possible]")
     expect(doubtful).to_have_attribute("data-device", "bed-3")
@@ -128,9 +134,57 @@ def _watch_what_comes(tab: Tab, world: World, ward: Ward) -> None:
     expect(doubtful.locator(".badge")).to_contain_text("possible")
     assert list_devices(page) == ["bed-2", "bed-1", "bed-3"]
     page.locator("article[data-device=bed-1] summary").click()
-    parts = page.locator("article[data-device=bed-1] .reasons li")
+    parts = page.locator("article[data-device=bed-1] .reasons ul li")
     expect(parts).to_have_count(2)
     expect(parts.first).to_contain_text("decides")
+
+
+def _have_and_report(tab: Tab, world: World) -> None:
+    """What somebody has is seen at another node; a report is published in words."""
+    page = tab.page
+    served = page.locator("#link").inner_text()
+    other = world.south if "north" in served else world.north
+    password = world.passwords["medic8"]
+    folder = world.folder / "medic8-have.db"
+    with Subscriber("medic8", password, [other.url], store=folder) as medic8:
+        assert medic8.request({"have": "bed-2"}).result(60).is_ok
+        card = page.locator("article[data-device=bed-2]")
+        expect(card.locator(".claim")).to_contain_text("medic8 has it")
+        card.get_by_role("button", name="Release: bed-2").click()
+        expect(card.locator(".claim")).to_have_count(0)
+        page.get_by_role("button", name="I have it: bed-2").click()
+        expect(card.locator(".claim")).to_contain_text("medic7 has it")
+
+        def read_holders() -> list[str]:
+            found = medic8.request({"have": True}).result(60).fields["have"]
+            return [str(one["by"]) for one in found]
+
+        wait_for("medic7's claim at the other node", lambda: read_holders() == ["medic7"], 60)
+        card.get_by_role("button", name="Release: bed-2").click()
+        expect(card.locator(".claim")).to_have_count(0)
+    page.get_by_role("button", name="Report what you see").click()
+    page.locator("#report-text").fill("patient: pain is enormous")
+    page.get_by_role("button", name="Report", exact=True).click()
+    expect(page.locator("dialog[open] .reported")).to_contain_text("enormous")
+    tab.check_access("report")
+    page.locator("#report-text").fill("patient: pain 3")
+    page.get_by_role("button", name="Report", exact=True).click()
+    expect(page.locator("dialog[open] .reported")).to_contain_text("Reported.")
+    page.keyboard.press("Escape")
+
+
+def _find_who_can(tab: Tab) -> None:
+    """Who can measure something is asked in everyday words."""
+    page = tab.page
+    page.locator("#find-text").fill("who can measure pulse and temperature?")
+    page.locator("#find").click()
+    expect(page.locator(".found li").first).to_contain_text("heart rate")
+    expect(page.locator(".found li b")).to_contain_text(["bed-1"])
+    tab.check_access("found")
+    page.locator("#find-text").fill("pules")
+    page.locator("#find").click()
+    expect(page.locator(".find .wrong")).to_contain_text("pulse")
+    page.locator("#find-text").fill("")
 
 
 def _look_in_every_light(tab: Tab) -> None:
@@ -143,7 +197,7 @@ def _look_in_every_light(tab: Tab) -> None:
         tab.picture(theme)
     page.locator("#ask-text").fill("")
     page.get_by_role("button", name="Help").click()
-    expect(page.locator("dialog.help")).to_be_visible()
+    expect(page.locator("dialog[open]")).to_be_visible()
     tab.check_access("help")
     page.keyboard.press("Escape")
 
@@ -186,6 +240,23 @@ def _cut_and_heal(tab: Tab, world: World) -> None:
     tab.picture("cut")
     world.bridges.heal(BETWEEN)
     expect(sentence).to_have_text("All 2 nodes are connected.")
+
+
+def _tell_a_story(tab: Tab, world: World) -> None:
+    """A story in everyday words is shown part by part, subscribed to, and told on a card."""
+    page = tab.page
+    page.locator("#ask-text").fill("2 patients with fever within 10 minutes, named many")
+    expect(page.locator("figcaption")).to_have_text(["patient temperature matches from 38.5 °C"])
+    page.locator("#ask-text").press("Escape")
+    page.locator("#subscribe").click()
+    expect(page.locator(".subscription .state")).to_have_text(["active", "active"])
+    world.publish("bed-2", "patient_temperature=40.1 heart_rate=95")
+    world.publish("bed-3", "patient_temperature=40.4 heart_rate=96")
+    expect(page.locator("article .for", has_text="many").first).to_be_visible()
+    story = page.locator(".subscription", has_text="many")
+    story.get_by_role("button", name="Unsubscribe").click()
+    page.get_by_role("button", name="End it").click()
+    expect(page.locator(".subscription .state")).to_have_text(["active"])
 
 
 def _unsubscribe(page: Page, world: World) -> None:
@@ -247,7 +318,7 @@ def test_a_phone_by_keyboard_alone_with_a_link_that_fails(
         expect(page.locator(".bar-root > [role=status]")).to_contain_text("Connected again")
         expect(page.locator(".subscription .state")).to_have_text("active")
         _read_by_keyboard(tab, world)
-        for section in ("ask", "subscriptions", "nodes", "sources", "feed"):
+        for section in ("ask", "subscriptions", "nodes", "plan", "sources", "feed"):
             page.evaluate("section => denwatch.show(section)", section)
             tab.check_width()
             tab.check_access(f"the phone's {section}")
@@ -296,10 +367,10 @@ def _read_by_keyboard(tab: Tab, world: World) -> None:
     expect(page.locator("article").nth(1)).to_be_focused()
     page.keyboard.press("k")
     find_focus(page)
-    page.keyboard.press("Tab")
+    press_until(page, "Why")
     page.keyboard.press("Enter")
-    expect(page.locator("article").first.locator(".reasons li")).to_have_count(1)
-    expect(page.locator("article").first.locator(".reasons li")).to_be_visible()
+    expect(page.locator("article").first.locator(".reasons ul li")).to_have_count(1)
+    expect(page.locator("article").first.locator(".reasons ul li")).to_be_visible()
 
 
 def _end_by_keyboard(page: Page) -> None:

@@ -8,12 +8,14 @@ import pytest
 from denwatch.client.console.feed import (
     FeedSubscription,
     build_feed,
+    build_row,
     explain,
     format_value,
     list_reasons,
     summarise,
 )
 from denwatch.client.console.preview import set_top
+from denwatch.client.language.localisation import load_locale
 from denwatch.client.subscriber import ReceivedNotification
 from denwatch.client.subscriber.display import RankedNotifications
 from denwatch.client.subscriber.messages import derive_name
@@ -30,6 +32,11 @@ def explain_here(note: ReceivedNotification, text: str) -> dict[str, Any]:
     return explain(note, text, RESCUE)
 
 
+def build_one(note: ReceivedNotification) -> dict[str, Any]:
+    (entry,) = build_feed([note], [FAST], ()).entries
+    return build_row(entry, explain_here, load_locale("en"))
+
+
 def list_keys(
     *notes: ReceivedNotification,
     subscriptions: list[FeedSubscription] | None = None,
@@ -37,8 +44,8 @@ def list_keys(
 ) -> list[str]:
     board = RankedNotifications()
     board.add(notes, NOW)
-    feed = build_feed(board.rank(NOW), subscriptions or [FAST], ended, explain_here)
-    return [row["key"].strip('"') for row in feed.rows]
+    feed = build_feed(board.rank(NOW), subscriptions or [FAST], ended)
+    return [entry.notification.key.strip('"') for entry in feed.entries]
 
 
 def test_score_goes_first_then_fit_then_what_is_fresher() -> None:
@@ -60,10 +67,12 @@ def test_what_has_expired_is_gone() -> None:
 def test_mute_holds_back_and_counts_and_unmute_shows() -> None:
     notes = [make_note("a"), make_note("b", subscriptions=["fast", "loud"])]
     muted = [FeedSubscription("fast", FAST.text, True), FeedSubscription("loud", "pain is severe")]
-    feed = build_feed(notes, muted, (), explain_here)
-    assert [row["key"] for row in feed.rows] == ['"b"']  # another subscription wants it
+    feed = build_feed(notes, muted, ())
+    assert [entry.notification.key for entry in feed.entries] == [
+        '"b"'
+    ]  # another subscription wants it
     assert (feed.hidden, feed.counts) == (1, {"fast": 2, "loud": 1})
-    assert len(build_feed(notes, [FAST], (), explain_here).rows) == 2
+    assert len(build_feed(notes, [FAST], ()).entries) == 2
 
 
 def test_top_k_is_of_each_subscription() -> None:
@@ -74,7 +83,7 @@ def test_top_k_is_of_each_subscription() -> None:
         FeedSubscription("pain", "pain is severe"),
     ]
     assert list_keys(*notes, subscriptions=subscriptions) == ["f0", "f1", "other"]
-    assert build_feed(notes, subscriptions, (), explain_here).beyond == 2
+    assert build_feed(notes, subscriptions, ()).beyond == 2
 
 
 def test_what_was_ended_is_not_shown_and_what_was_asked_elsewhere_is() -> None:
@@ -95,11 +104,11 @@ def test_what_was_ended_is_not_shown_and_what_was_asked_elsewhere_is() -> None:
 def test_certain_and_possible_are_told_apart() -> None:
     values = {"heart_rate": {"value": 120.0, "low": 100.0, "high": 140.0, "unit": "bpm"}}
     note = make_note("d", values, degree=0.75, possible=0.75, certain=0.3)
-    (row,) = build_feed([note], [FAST], (), explain_here).rows
+    row = build_one(note)
     assert (row["certainty"], row["fit"]) == ("possible", "30–75 %")  # noqa: RUF001 - a range
     assert "in doubt" in row["summary"]
     assert "100 to 140 bpm" in row["summary"]
-    (row,) = build_feed([make_note("e")], [FAST], (), explain_here).rows
+    row = build_one(make_note("e"))
     assert (row["certainty"], row["fit"]) == ("certain", "100 %")
 
 
@@ -169,3 +178,21 @@ def test_a_subscription_without_a_name_goes_by_its_words() -> None:
         FeedSubscription(derive_name(text), set_top(text, 5)).label == "heart_rate is high"
     )  # it was changed
     assert FeedSubscription("fast", text).label == "fast"
+
+
+def test_a_story_says_who_measured_what() -> None:
+    parts = [
+        {"part": 1, "device": "nose-1", "values": ["carbon_monoxide 900 ppm"], "degree": 1.0},
+        {"part": 2, "device": "eye-1", "values": ["smoke 94.9 %"], "degree": 0.8, "certain": 0.8},
+    ]
+    text = "smoke is dense within 5 min after carbon_monoxide is high"
+    told = make_note("s1", {}, event="fire", story={"kind": "sequence", "parts": parts})
+    found = explain(told, text, RESCUE)
+    assert found["summary"] == "nose-1: carbon monoxide 900 ppm, then eye-1: smoke 94.9 %."
+    assert [one["words"] for one in found["reasons"]] == ["nose-1", "eye-1"]
+    silent = make_note("s2", {}, event="fire", story={"kind": "absence", "parts": parts[1:]})
+    assert explain(silent, text, RESCUE)["summary"] == (
+        "Nothing like it since the last one (eye-1: smoke 94.9 %). More may be on its way."
+    )
+    for nonsense in ({"parts": 3}, {"parts": [4, {"values": 5, "degree": "x"}]}):
+        explain(make_note("s3", {}, story=nonsense), text, RESCUE)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.console.completion import complete
+from denwatch.client.console.page import EXAMPLES
 from denwatch.client.console.preview import (
     MOST_CHARACTERS,
     find_name,
@@ -20,11 +21,20 @@ from denwatch.client.console.preview import (
 from denwatch.client.console.status_monitor import Announcement
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse
+from denwatch.client.language.localisation import list_locales, load_locale
 from denwatch.client.vocabulary import load_shipped, parse_vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
 
 RESCUE = load_shipped("rescue")
+
+
+@pytest.mark.parametrize("code", list_locales())
+def test_the_examples_can_be_subscribed_to_as_they_stand(code: str) -> None:
+    say = load_locale(code).translate
+    known = [RESCUE, load_shipped("weather")]
+    for text in map(say, EXAMPLES):
+        assert any(preview(text, vocabulary).problem is None for vocabulary in known), text
 
 
 @pytest.mark.parametrize(
@@ -173,3 +183,33 @@ def test_names_and_labels() -> None:
     assert strip_name("pain is severe, named ouch, top 3") == "pain is severe, top 3"
     assert shorten("pain is severe, top 3") == "pain is severe"
     assert len(shorten("pain is severe and " * 9 + "pain is mild")) == 60
+
+
+def test_a_story_is_shown_part_by_part() -> None:
+    text = "dense smoke within 5 min after high carbon monoxide, named gasfire, top 3"
+    nose = Announcement("north", "nose-1", "gas", ("carbon_monoxide",), True)
+    shown = preview(text, RESCUE, [nose])
+    assert shown.problem is None
+    assert shown.words == (
+        "smoke is dense within 5 min after carbon_monoxide is high, top 3, named gasfire"
+    )
+    assert [field.meaning for field in shown.fields] == [
+        "carbon_monoxide is high",
+        "smoke is dense",
+    ]
+    assert [graph.attribute for graph in shown.graphs] == ["carbon_monoxide", "smoke"]
+    assert shown.answered_by == ("nose-1",)
+    assert shown.name == "gasfire"
+    assert (find_name(shown.words), find_top(shown.words)) == ("gasfire", 3)
+    assert find_top(set_top(shown.words, 5)) == 5
+    assert "named" not in strip_name(shown.words)
+    assert shorten(shown.words, 80) == "smoke is dense within 5 min after carbon_monoxide is high"
+
+
+def test_a_part_that_is_wrong_is_underlined_and_every_hint_is_a_story() -> None:
+    text = "smoke within 5 min after pulse"
+    problem = preview(text, RESCUE).problem
+    assert problem is not None
+    assert text[problem.start : problem.end] == "pulse"
+    assert problem.hints
+    assert all(preview(hint, RESCUE).problem is None for hint in problem.hints)

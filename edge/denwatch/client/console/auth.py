@@ -1,6 +1,6 @@
-"""Access to the console: an ASGI layer in front of NiceGUI, and logins with their sessions.
+"""Access to the console: an ASGI layer in front of the app, and logins with their sessions.
 
-`AccessGuard` checks every request before NiceGUI sees it:
+`AccessGuard` checks every request before the app sees it:
 - it must name a host of ours (so that a foreign page cannot point its own name at us);
 - a request from a page must come from our own page (Origin), WebSockets above all;
 - without a login, only the login page is served;

@@ -255,6 +255,7 @@ _OPTIONS = (
     ("event", "which event is meant"),
     ("named", "what you call it"),
     ("why", "ask for the deciding part"),
+    ("whole reading", "all values, not only those that are asked for"),
 )
 _DURATIONS = (("s", "seconds"), ("min", "minutes"), ("h", "hours"), ("days", "days"))
 

@@ -16,6 +16,7 @@ from typing import Any
 from denwatch.client.console import preview
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse
+from denwatch.client.language.localisation import Locale
 from denwatch.client.subscriber import ReceivedNotification
 from denwatch.client.subscriber.display import describe_value
 from denwatch.client.vocabulary import Vocabulary
@@ -53,7 +54,13 @@ def describe_fit(low: float, high: float) -> str:
 def list_reasons(
     notification: ReceivedNotification, text: str, vocabulary: Vocabulary
 ) -> list[Reason]:
-    """Return the predicates of a subscription that a notification matches; the limit is marked."""
+    """Return the predicates of a subscription that a notification matches; the limit is marked.
+
+    Of a story they are its parts: who measured what.
+    """
+    story = notification.fields.get("story")
+    if isinstance(story, Mapping):
+        return [_read_part(part) for part in read_list(story.get("parts"))]
     try:
         event, meanings = preview.list_meanings(parse(text), vocabulary)
     except LanguageError:
@@ -69,6 +76,15 @@ def list_reasons(
             words = meaning.words.replace("_", " ")
             found.append(Reason(words, format_value(value), *preview.find_range(meaning, codes)))
     return _mark_limit(found, meanings, limit)
+
+
+def _read_part(part: object) -> Reason:
+    """Return one part of a story; a node may send anything."""
+    fields = part if isinstance(part, Mapping) else {}
+    degrees = [fields.get(key) for key in ("certain", "degree")]
+    low, high = (float(d) if isinstance(d, int | float) else 0.0 for d in degrees)
+    values = ", ".join(str(value).replace("_", " ") for value in read_list(fields.get("values")))
+    return Reason(str(fields.get("device") or ""), values, low, high)
 
 
 def format_value(value: object) -> str:
@@ -100,6 +116,13 @@ def summarise(notification: ReceivedNotification, reasons: list[Reason]) -> str:
         why = notification.why
         why = why.get("words") if isinstance(why, Mapping) else why
         return f"{_begin(str(why).replace('_', ' '))}." if why else "It matches your subscription."
+    story = notification.fields.get("story")
+    if isinstance(story, Mapping) and story.get("kind") != "absence":
+        joint = ", then " if story.get("kind") == "sequence" else " and "
+        return joint.join(f"{reason.words}: {reason.value}" for reason in reasons) + "."
+    if isinstance(story, Mapping):
+        last = f"{reasons[0].words}: {reasons[0].value}"
+        return f"Nothing like it since the last one ({last}). More may be on its way."
     weakest = next((r for r in reasons if r.is_limit), min(reasons, key=lambda r: r.high))
     if notification.certain < notification.possible - 0.005:
         fit = describe_fit(notification.certain, notification.possible)
@@ -119,7 +142,6 @@ def _begin(words: str) -> str:
 
 # The feed ------------------------------------------------------------------------------------
 
-MOST_ROWS = 60
 _DERIVED = re.compile("s[0-9a-f]{10}")  # by `denwatch.client.subscriber.messages.derive_name`
 
 
@@ -144,13 +166,22 @@ class FeedSubscription:
 
 
 @dataclass(frozen=True)
-class Feed:
-    """The rows, best first, and how many are not among them."""
+class FeedEntry:
+    """A notification to show, and for what: labels of subscriptions, the text of the first."""
 
-    rows: tuple[dict[str, Any], ...] = ()
+    notification: ReceivedNotification
+    labels: tuple[str, ...]
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The notifications to show, best first, and how many are not among them."""
+
+    entries: tuple[FeedEntry, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)  # by subscription, shown or not
     hidden: int = 0  # of muted subscriptions
-    beyond: int = 0  # of the top k, or of the page
+    beyond: int = 0  # of the top k
 
 
 Explain = Callable[[ReceivedNotification, str], dict[str, Any]]
@@ -171,7 +202,6 @@ def build_feed(
     ranked: Iterable[ReceivedNotification],
     subscriptions: Iterable[FeedSubscription],
     ended: Iterable[str],
-    explain: Explain,
 ) -> Feed:
     """Return the feed of notifications that are ranked and valid.
 
@@ -181,7 +211,7 @@ def build_feed(
     gone = set(ended) - set(known)
     tops = {name: subscription.top for name, subscription in known.items()}
     counts: dict[str, int] = {}
-    rows: list[dict[str, Any]] = []
+    entries: list[FeedEntry] = []
     hidden = beyond = 0
     for notification in ranked:
         names = [name for name in notification.subscriptions if name not in gone]
@@ -194,23 +224,22 @@ def build_feed(
             hidden += 1
             continue
         within = [n for n in loud if (tops.get(n) or counts[n]) >= counts[n]]
-        if (loud and not within) or len(rows) >= MOST_ROWS:
+        if loud and not within:
             beyond += 1
             continue
         chosen = next((n for n in within if n in known), "")
-        reasons = explain(notification, known[chosen].text if chosen else "")
-        labels = [known[name].label if name in known else name for name in within]
-        rows.append(_build_row(notification, len(rows) + 1, labels, reasons))
-    return Feed(tuple(rows), counts, hidden, beyond)
+        labels = tuple(known[name].label if name in known else name for name in within)
+        entries.append(FeedEntry(notification, labels, known[chosen].text if chosen else ""))
+    return Feed(tuple(entries), counts, hidden, beyond)
 
 
-def _build_row(
-    notification: ReceivedNotification, rank: int, labels: list[str], reasons: dict[str, Any]
-) -> dict[str, Any]:
+def build_row(entry: FeedEntry, explain: Explain, locale: Locale) -> dict[str, Any]:
+    """Return one notification with its reasons, as JSON."""
+    notification = entry.notification
     worst = min(notification.certain, notification.possible)
+    reasons = explain(notification, entry.text)
     return {
         "key": notification.key,
-        "rank": rank,
         "certainty": "certain" if notification.is_certain else "possible",
         "fit": describe_fit(worst, notification.possible),
         "percent": round(100 * notification.degree),
@@ -231,8 +260,9 @@ def _build_row(
         else 0,
         "at": notification.at,
         "expires": notification.expires,
-        "subscriptions": labels,
-        **reasons,
+        "subscriptions": list(entry.labels),
+        "reasons": reasons["reasons"],
+        "summary": locale.translate(reasons["summary"]),
     }
 
 

@@ -13,14 +13,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from denwatch.client import syntax
-from denwatch.client.compiler import CompiledSubscription
+from denwatch.client.compiler import CompiledSubscription, compile_subscription
 from denwatch.client.compiler.compiler import Lowerer, lower_aggregator, resolve_event
 from denwatch.client.compiler.constraints import ConstraintReader, FuzzySet
 from denwatch.client.compiler.fit import Draft
 from denwatch.client.console.drawing import MembershipGraph, draw_graph, make_device
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import detect_surface, parse
-from denwatch.client.language.understanding import understand
+from denwatch.client.language.stories import StoryTree, is_story, parse_story, print_story
+from denwatch.client.language.understanding import understand, understand_story
 from denwatch.client.language.words_printer import print_condition, print_words
 from denwatch.client.plugins import load_registry
 from denwatch.client.vector_dump import describe_bytes
@@ -176,9 +177,15 @@ class Preview:
 
 
 def preview(
-    text: str, vocabulary: Vocabulary, announcements: Iterable[Announcement] = ()
+    text: str,
+    vocabulary: Vocabulary,
+    announcements: Iterable[Announcement] = (),
+    language: str | None = None,
 ) -> Preview:
-    """Return what a text means, and which of the announced devices can answer it."""
+    """Return what a text means, and which of the announced devices can answer it.
+
+    `language` is the human language that is tried first, and that replies are in.
+    """
     if not text.strip():
         return Preview()
     try:
@@ -186,7 +193,9 @@ def preview(
             raise LanguageError(
                 f"too long: {MOST_CHARACTERS} characters at most", MOST_CHARACTERS + 1
             )
-        found = understand(text, vocabulary)
+        if is_story(text):
+            return _preview_story(text, vocabulary, announcements, language)
+        found = understand(text, vocabulary, language=language)
         tree, compiled = found.tree, found.compiled
         graphs = _draw(tree, compiled, vocabulary)
         words = print_words(tree)
@@ -195,8 +204,7 @@ def preview(
     except RecursionError:
         return Preview(find_problem(LanguageError("this is nested too deeply"), text))
     needed = {compiled.event.by_bit[p.attribute].name for p in compiled.vector.predicates}
-    present = [one for one in announcements if one.is_present and one.event in vocabulary.events]
-    own = [one for one in present if one.event == compiled.event.name]
+    present = _list_present(announcements, vocabulary)
     return Preview(
         None,
         words,
@@ -210,7 +218,52 @@ def preview(
         ),
         tuple(graphs),
         (*found.notes, *map(str, compiled.report)),
-        tuple(sorted({one.device for one in own if needed <= set(one.attributes)})),
+        tuple(sorted(_list_able(present, compiled.event.name, needed))),
+        bool(present),
+    )
+
+
+def _list_present(
+    announcements: Iterable[Announcement], vocabulary: Vocabulary
+) -> list[Announcement]:
+    return [one for one in announcements if one.is_present and one.event in vocabulary.events]
+
+
+def _list_able(present: list[Announcement], event: str, needed: set[str]) -> set[str]:
+    """Return the devices that sense some attributes of an event."""
+    own = (one for one in present if one.event == event)
+    return {one.device for one in own if needed <= set(one.attributes)}
+
+
+def _preview_story(
+    text: str,
+    vocabulary: Vocabulary,
+    announcements: Iterable[Announcement],
+    language: str | None,
+) -> Preview:
+    """Return what a story means: each part as what sensors get for it."""
+    found = understand_story(text, vocabulary, language=language)
+    story, tree = found.compiled.story, found.tree
+    present = _list_present(announcements, vocabulary)
+    graphs: list[MembershipGraph] = []
+    fields: list[ByteField] = []
+    able: set[str] = set()
+    for place, (part, data) in enumerate(zip(tree.parts, story.parts, strict=True), 1):
+        compiled = compile_subscription(part, vocabulary)
+        graphs += _draw(part, compiled, vocabulary)
+        fields.append(ByteField(data.hex(), f"part {place}", print_words(part)))
+    for event, names in found.compiled.asks:
+        able |= _list_able(present, event.name, set(names))
+    return Preview(
+        None,
+        found.words,
+        found.compiled.asks[0][0].name,
+        tree.name.text if tree.name is not None else "",
+        sum(map(len, story.parts)),
+        tuple(fields),
+        tuple(graphs),
+        (*found.notes, *found.compiled.notes),
+        tuple(sorted(able)),
         bool(present),
     )
 
@@ -293,12 +346,16 @@ def _join(
 
 
 @lru_cache(maxsize=512)
-def _parse(text: str) -> syntax.SubscriptionTree | None:
-    """Return a subscription; None if its text is not valid."""
+def _parse(text: str) -> syntax.SubscriptionTree | StoryTree | None:
+    """Return a subscription or a story; None if its text is not valid."""
     try:
-        return parse(text)
+        return parse_story(text) if is_story(text) else parse(text)
     except LanguageError:
         return None
+
+
+def _print(tree: syntax.SubscriptionTree | StoryTree) -> str:
+    return print_story(tree) if isinstance(tree, StoryTree) else print_words(tree)
 
 
 def find_name(text: str) -> str | None:
@@ -317,18 +374,21 @@ def set_top(text: str, top: int | None) -> str:
     """Return a subscription, in words, with another top k; None for all."""
     if top is not None and not 1 <= top <= 1_000:
         raise LanguageError(f"top {top}: a count from 1 to 1000 is expected")
-    tree = parse(text)
-    return print_words(replace(tree, top=None if top is None else syntax.Scalar(float(top))))
+    tree = parse_story(text) if is_story(text) else parse(text)
+    return _print(replace(tree, top=None if top is None else syntax.Scalar(float(top))))
 
 
 def strip_name(text: str) -> str:
     """Return a subscription in words without its name."""
     tree = _parse(text)
-    return text if tree is None else print_words(replace(tree, name=None))
+    return text if tree is None else _print(replace(tree, name=None))
 
 
 def shorten(text: str, limit: int = 60) -> str:
     """Return a subscription's condition without options, cut if it is long."""
     tree = _parse(text)
-    words = " ".join(text.split()) if tree is None else print_condition(tree.condition)
+    if isinstance(tree, StoryTree):
+        words = print_story(StoryTree(tree.kind, tree.parts, tree.windows, count=tree.count))
+    else:
+        words = " ".join(text.split()) if tree is None else print_condition(tree.condition)
     return words if len(words) <= limit else words[: limit - 1].rstrip() + "…"

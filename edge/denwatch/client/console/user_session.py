@@ -16,18 +16,27 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from denwatch.client import subscriber
 from denwatch.client.console import status_monitor
+from denwatch.client.console.cards import CardBuilder, MeasuredHistory, list_places
 from denwatch.client.console.feed import Feed, FeedSubscription, build_feed, explain
 from denwatch.client.console.preview import find_name, strip_name
+from denwatch.client.language.localisation import Locale
 from denwatch.client.subscriber.display import RankedNotifications
 from denwatch.client.subscriber.link import Identity
-from denwatch.client.subscriber.messages import SubscriberStoreError, derive_name
+from denwatch.client.subscriber.messages import (
+    Reply,
+    SubscriberStoreError,
+    derive_name,
+    read_moment,
+)
 from denwatch.client.subscriber.servers import DENIED
 from denwatch.client.vocabulary import Vocabulary
 
@@ -110,6 +119,7 @@ def _hash(key: str, salt: str) -> str:
 
 _LIVE = ("pending", "active", "refused")
 _KEPT_REASONS = 2_000
+_PATIENCE = 10.0  # s for a node's reply
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,11 @@ class Situation:
     network: status_monitor.NetworkView
     announcements: tuple[status_monitor.Announcement, ...]
     uncounted: int  # devices that nodes count but do not name
+
+    @property
+    def places(self) -> list[dict[str, Any]]:
+        """Where devices were last, in metres."""
+        return list_places(self.notifications)
 
     @property
     def is_online(self) -> bool:
@@ -179,6 +194,17 @@ class UserSession:
         self._is_online = False
         self.is_denied = False  # a node refuses the key, and none has accepted it since
         self._reasons: dict[tuple[str, str], dict[str, Any]] = {}
+        self.claims: dict[str, dict[str, Any]] = {}  # by device or notification: who has it
+        self.listed: tuple[Mapping[str, Any], ...] = ()  # all our subscriptions, as the node says
+        self.found: dict[str, Any] = {}  # who can measure what was asked for, as the node says
+        self._subscriber.listen(self._hear)
+        self.history = MeasuredHistory()
+        self._cards = CardBuilder(vocabulary, self.history, self._explain)
+
+    @property
+    def now(self) -> Callable[[], int]:
+        """The clock of everything that is shown: ms since 1970."""
+        return self._subscriber.now
 
     def start(self) -> None:
         """Load what came earlier, and connect."""
@@ -206,8 +232,11 @@ class UserSession:
         self._add([notification])
 
     def _add(self, notifications: Iterable[subscriber.ReceivedNotification]) -> None:
+        found = list(notifications)
+        for notification in found:
+            self.history.add(notification)
         with self._lock:
-            self._ranked.add(notifications, self._subscriber.now())
+            self._ranked.add(found, self._subscriber.now())
 
     def _follow_status(self, status: subscriber.ConnectionStatus) -> None:
         is_online = status.state is subscriber.ConnectionState.ONLINE
@@ -215,6 +244,56 @@ class UserSession:
         if is_online != self._is_online:
             self._is_online = is_online
             self.since = self._subscriber.now()
+            if is_online:
+                self.refresh()
+
+    # Who has what, and all subscriptions ------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Ask the node who has what, and for all our subscriptions; on any thread but a loop's."""
+        threading.Thread(target=self._refresh, name="denwatch-refresh", daemon=True).start()
+
+    def _refresh(self) -> None:
+        for request in ({"have": True}, {"list": True}):
+            with suppress(subscriber.SubscriberError):
+                self._subscriber.request(request).add_done_callback(self._take_answer)
+
+    def ask(self, request: Mapping[str, Any]) -> str:
+        """Send a request; return why it was refused, "" if it was not. Waits for the node."""
+        answer = self._subscriber.request(request)
+        try:
+            reply = answer.result(_PATIENCE)
+        except TimeoutError:
+            answer.cancel()
+            return "No node answers."
+        self._hear(reply)
+        self._refresh()
+        return "" if reply.is_ok else str(reply.build_error())
+
+    def _take_answer(self, answer: Future[Reply]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self._hear(answer.result())
+
+    def _hear(self, reply: Reply) -> None:
+        """Learn from a node who has what, or which subscriptions we have."""
+        listed = reply.fields.get("subscriptions")
+        with self._lock:
+            if reply.is_ok and isinstance(listed, list):
+                self.listed = tuple(one for one in listed if isinstance(one, Mapping))
+            if reply.is_ok and isinstance(reply.fields.get("found"), list):
+                self.found = _read_found(reply.fields)
+            had = reply.fields.get("have")
+            if reply.is_ok and isinstance(had, list):
+                self.claims = {}
+            for one in (*(had if isinstance(had, list) else ()), reply.fields.get("had")):
+                if isinstance(one, Mapping) and isinstance(one.get("subject"), str):
+                    self._learn_claim(one["subject"], one)
+
+    def _learn_claim(self, subject: str, claim: Mapping[str, Any]) -> None:
+        self.claims.pop(subject, None)
+        if claim.get("by"):
+            since, silent = (read_moment(claim.get(key)) for key in ("since", "silent_until"))
+            self.claims[subject] = {"by": str(claim["by"]), "since": since, "silent": silent}
 
     # Subscribing ---------------------------------------------------------------------------
 
@@ -262,7 +341,7 @@ class UserSession:
             ranked = self._ranked.rank(now)
             settings = self.settings
         subscriptions = [FeedSubscription(s.name, s.text, s.name in settings.muted) for s in live]
-        feed = build_feed(ranked, subscriptions, settings.ended, self._explain)
+        feed = build_feed(ranked, subscriptions, settings.ended)
         with self._monitor.lock:
             served_by = self._monitor.served.get(status.server, "")
             is_online = status.state is subscriber.ConnectionState.ONLINE
@@ -274,6 +353,11 @@ class UserSession:
             now, status, tuple(live), feed, tuple(ranked), network, tuple(announcements), uncounted
         )
 
+    def build_cards(self, situation: Situation, locale: Locale) -> list[dict[str, Any]]:
+        """Return the cards of a situation, the worst first."""
+        with self._lock:
+            return self._cards.build(situation.feed.entries, locale, self.claims)
+
     def _explain(self, notification: subscriber.ReceivedNotification, text: str) -> dict[str, Any]:
         key = notification.key, text
         known = self._reasons.get(key)
@@ -283,6 +367,30 @@ class UserSession:
             known = explain(notification, text, self.vocabulary)
             self._reasons[key] = known
         return known
+
+
+def _read_found(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who can measure something, best first, as a page shows it."""
+
+    def name(paths: object) -> list[str]:
+        listed = paths if isinstance(paths, list) else []
+        return [str(path).rpartition(".")[2].replace("_", " ") for path in listed]
+
+    rows = [row for row in fields["found"] if isinstance(row, Mapping)]
+    return {
+        "wanted": name(fields.get("find")),
+        "is_watched": fields.get("watch") is True,
+        "rows": [
+            {
+                "name": str(row.get("name")),
+                "is_person": row.get("person") is True,
+                "nodes": [str(node) for node in row.get("nodes") or ()],
+                "has": name(row.get("has")),
+                "lacks": name(row.get("lacks")),
+            }
+            for row in rows
+        ],
+    }
 
 
 def _without(names: list[str], name: str) -> list[str]:

@@ -1,66 +1,82 @@
 // The bar on top: the connection, the user, themes, help; the tabs of a phone; the shortcuts.
+import { turnOff, turnOn } from "/alarm.js";
+
 export default {
   template: `
   <div class="bar-root">
-    <a class="skip" href="#section-feed" @click.prevent="go('feed')">Skip to the feed</a>
+    <a class="skip" href="#section-feed" @click.prevent="go('feed')">{{ t('Skip to the feed') }}</a>
     <header class="bar">
       <div class="brand">
         <svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8"/>
           <path d="M6 22 C11 22 11 9 16 9 S21 22 26 22"/></svg>
         <h1>denwatch<span> console</span></h1>
       </div>
-      <p class="link" :class="isUp ? 'up' : 'down'" id="link">
-        <span class="icon-box" v-html="icon(isUp ? 'ok' : 'warn')"></span>
+      <p class="link" :class="isUp ? 'up' : isKnown ? 'down' : ''" id="link">
+        <span class="icon-box" v-html="icon(isUp ? 'ok' : isKnown ? 'warn' : 'clock')"></span>
         <span class="link-words">{{ sentence }}</span>
       </p>
       <div class="tools">
-        <span class="user" :title="'These are the notifications of ' + user">{{ user }}</span>
-        <button type="button" class="tool" @click="turn" :aria-label="'Theme: ' + theme + '. Change it'"
-          :title="'Theme: ' + theme" v-html="icon({dark: 'moon', light: 'theme', sun: 'sun'}[theme])"></button>
-        <button type="button" class="tool" @click="help" aria-label="Help and shortcuts"
-          title="Help and shortcuts (?)" v-html="icon('help')"></button>
-        <form v-if="shared" method="post" action="/logout">
-          <button class="tool" aria-label="Log out" title="Log out" v-html="icon('leave')"></button>
+        <span class="user" :title="t('These are the notifications of {0}', user)">{{ user }}</span>
+        <button type="button" class="tool" @click="openReport" :aria-label="t('Report what you see')"
+          :title="t('Report what you see')" v-html="icon('report')"></button>
+        <button type="button" class="tool alarm" :class="{ off: !alarm.isOn }" @click="turnAlarm" :aria-pressed="alarm.isOn ? 'true' : 'false'"
+          :aria-label="t('Alarm: sound, vibration, notifications')" :title="t(alarm.isOn ? 'Alarm is on' : 'Alarm is off')"><span
+          class="icon-box" v-html="icon(alarm.isOn ? 'bell' : 'mute')"></span><span class="tool-words">{{ t(alarm.isOn ? 'Alarm is on' : 'Alarm is off') }}</span></button>
+        <button v-if="languages.length > 1" type="button" class="tool" @click="turnLanguage" lang="en"
+          :aria-label="'Language: ' + language + '. Next: ' + nextLanguage" :title="'Language: ' + language">{{ language }}</button>
+        <button type="button" class="tool" @click="turn" :aria-label="t('Theme: {0}. Change it', t(theme))"
+          :title="t('Theme: {0}', t(theme))" v-html="icon({dark: 'moon', light: 'theme', sun: 'sun'}[theme])"></button>
+        <button type="button" class="tool" @click="help" :aria-label="t('Help and shortcuts')"
+          :title="t('Help and shortcuts') + ' (?)'" v-html="icon('help')"></button>
+        <form v-if="shared" method="post" action="/logout" @submit="forget">
+          <button class="tool" :aria-label="t('Log out')" :title="t('Log out')" v-html="icon('leave')"></button>
         </form>
       </div>
     </header>
-    <div class="banner" v-if="!isUp" role="alert">
+    <div class="banner" v-if="isKnown && !isUp" role="alert">
       <span class="icon-box" v-html="icon('warn')"></span>
-      <p><strong>{{ isHere ? 'No node in range' : 'The console does not answer' }}</strong>
-      <template v-if="isHere"> for {{ away }}. Reconnecting automatically. New subscriptions are stored here and
-      sent later; notifications stay below.</template>
-      <template v-else>. Reconnecting automatically; what you see may be out of date.</template></p>
+      <p v-if="isHere"><strong>{{ t('No node in range') }}</strong> {{ t('for {0}. Reconnecting automatically. New subscriptions are stored here and sent later; notifications stay below.', away) }}</p>
+      <p v-else><strong>{{ t('The console does not answer') }}</strong> {{ t('since {0}. Reconnecting automatically; what you see may be out of date.', time(linkState.at)) }}</p>
     </div>
     <p class="sr" role="status">{{ announcement }}</p>
-    <nav class="tabs" aria-label="Sections">
+    <nav class="tabs" :aria-label="t('Sections')">
       <button v-for="tab in tabs" type="button" :key="tab.name" @click="go(tab.name)"
         :aria-current="view === tab.name ? 'page' : undefined">
-        <span class="icon-box" v-html="icon(tab.name)"></span>{{ tab.label }}
+        <span class="icon-box" v-html="icon(tab.name)"></span>{{ t(tab.label) }}
       </button>
     </nav>
+    <dialog ref="report" class="help" aria-labelledby="report-title">
+      <h2 id="report-title">{{ t('Report what you see') }}</h2>
+      <p class="hint">{{ t('An event, a colon, and what you see, such as: patient: temperature is high, pulse about 120') }}</p>
+      <form @submit.prevent="report"><textarea id="report-text" class="report-text" rows="3" v-model="seen" maxlength="2000"
+        :aria-label="t('What do you see?')"></textarea>
+        <p class="reported" :class="{ wrong: reported?.wrong }" role="status">{{ reported?.words }}</p>
+        <button class="primary">{{ t('Report') }}</button>
+        <button type="button" class="small quiet" @click="$refs.report.close()">{{ t('Close') }}</button></form>
+    </dialog>
     <dialog ref="help" class="help" aria-labelledby="help-title">
-      <h2 id="help-title">Help and shortcuts</h2>
-      <p>Subscribe in words to what you need to know. Readings that match appear in the feed, best first, while
-      they are valid. <b>Certain</b> readings match for sure; <b>possible</b> ones may match, because the sensor is
-      in doubt. Open <i>Why</i> to see how well each predicate matches.</p>
+      <h2 id="help-title">{{ t('Help and shortcuts') }}</h2>
+      <p>{{ t('Subscribe in words to what you need to know. What matches appears in the feed while it is valid: one card for each patient, place or device, the worst first. Colour, shape and word of a card say how severe its values are. What is certain is solid; what is striped is only possible, because the sensor is in doubt. Open "Why" to see how well each predicate matches.') }}</p>
       <dl>
         <template v-for="one in shortcuts" :key="one.keys">
-          <dt><kbd>{{ one.keys }}</kbd></dt><dd>{{ one.what }}</dd>
+          <dt><kbd>{{ one.keys }}</kbd></dt><dd>{{ t(one.what) }}</dd>
         </template>
       </dl>
-      <label class="check"><input type="checkbox" v-model="hasKeys"> Shortcuts of one key</label>
-      <form method="dialog"><button class="primary" data-first>Close</button></form>
+      <label class="check"><input type="checkbox" v-model="hasKeys"> {{ t('Shortcuts of one key') }}</label>
+      <form method="dialog"><button class="primary" data-first>{{ t('Close') }}</button></form>
     </dialog>
   </div>`,
-  props: { user: String, shared: Boolean, online: Boolean, link: String, since: Number, now: Number },
+  props: {
+    user: String, shared: Boolean, online: Boolean, link: String, since: Number, linkState: Object, clock: Object, alarm: Object,
+    reported: Object,
+  },
   data() {
     return {
       theme: document.documentElement.dataset.theme,
       view: document.documentElement.dataset.view,
-      isHere: true,
-      wasHere: false,
-      tick: Date.now(),
-      loaded: Date.now(),
+      seen: "",
+      languages: denwatch.languages,
+      language: denwatch.language,
       announcement: "",
       hasKeys: denwatch.readSetting("keys", "on") === "on",
       tabs: [
@@ -68,6 +84,7 @@ export default {
         { name: "ask", label: "Subscribe" },
         { name: "subscriptions", label: "Yours" },
         { name: "nodes", label: "Nodes" },
+        { name: "plan", label: "Plan" },
         { name: "sources", label: "Sources" },
       ],
       shortcuts: [
@@ -86,45 +103,60 @@ export default {
     };
   },
   computed: {
+    isKnown() {
+      return !!this.user; // from the console, or from what was kept of an earlier visit
+    },
+    isHere() {
+      return this.linkState.isHere || !this.isKnown;
+    },
+    nextLanguage() {
+      return this.languages[(this.languages.indexOf(this.language) + 1) % this.languages.length];
+    },
     isUp() {
       return this.online && this.isHere;
     },
     sentence() {
-      return this.isHere ? this.link || "Starting" : "Console not reachable; trying again";
+      return this.isHere ? this.link || this.t("Starting") : this.t("Console not reachable; trying again");
     },
     away() {
-      // Both clocks as they were when the page was made: this machine's may be wrong.
-      return denwatch.span(this.tick - this.loaded + this.now - this.since);
+      return denwatch.span(this.clock.now - this.since);
     },
   },
   watch: {
     isUp(value) {
-      this.announcement = value ? `Connected again. ${this.link}` : "Connection lost; trying again.";
+      this.announcement = value ? this.t("Connected again. {0}", this.link) : this.t("Connection lost; trying again.");
     },
-    now() {
-      this.loaded = Date.now();
+    reported(value) {
+      if (!value.wrong) this.seen = "";
     },
     hasKeys(value) {
       denwatch.writeSetting("keys", value ? "on" : "off");
     },
   },
   mounted() {
-    this.timer = setInterval(this.look, 1000);
     addEventListener("keydown", this.press);
     addEventListener("denwatch-view", this.note);
   },
   unmounted() {
-    clearInterval(this.timer);
     removeEventListener("keydown", this.press);
     removeEventListener("denwatch-view", this.note);
   },
   methods: {
-    icon: denwatch.icon,
-    look() {
-      this.tick = Date.now();
-      const isConnected = !!window.socket?.connected; // NiceGUI's own, made after this part
-      this.wasHere ||= isConnected;
-      this.isHere = isConnected || !this.wasHere;
+    forget() {
+      denwatch.leave();
+    },
+    openReport() {
+      this.$refs.report.showModal();
+    },
+    report() {
+      if (this.seen.trim()) this.send("report", { text: this.seen });
+    },
+    turnLanguage() {
+      denwatch.setLanguage(this.nextLanguage);
+    },
+    async turnAlarm() {
+      await (this.alarm.isOn ? turnOff() : turnOn());
+      this.announcement = this.t(this.alarm.isOn ? "Alarm is on" : "Alarm is off");
     },
     note(event) {
       this.view = event.detail;
@@ -136,14 +168,14 @@ export default {
       const themes = denwatch.THEMES;
       this.theme = themes[(themes.indexOf(this.theme) + 1) % themes.length];
       denwatch.setTheme(this.theme);
-      this.announcement = `Theme: ${this.theme}`;
+      this.announcement = this.t("Theme: {0}", this.t(this.theme));
     },
     help() {
       this.$refs.help.showModal();
     },
     press(event) {
       if (event.ctrlKey || event.altKey || event.metaKey || !this.hasKeys) return;
-      if (this.$refs.help.open) return;
+      if (document.querySelector("dialog[open]")) return;
       if (event.target.closest("input, textarea, select, [contenteditable]")) return;
       const sections = { "/": "ask", f: "feed", s: "subscriptions", n: "nodes", w: "sources" };
       if (event.key in sections) this.go(sections[event.key]);

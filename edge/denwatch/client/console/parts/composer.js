@@ -2,19 +2,19 @@
 export default {
   template: `
   <div class="part"><section class="card composer" id="section-ask" data-section="ask" tabindex="-1" aria-labelledby="ask-title">
-    <div class="card-head"><h2 id="ask-title">Subscribe</h2>
-      <span class="hint" id="ask-help">in words; <kbd>↓</kbd> proposes some</span></div>
+    <div class="card-head"><h2 id="ask-title">{{ t('Subscribe') }}</h2>
+      <span class="hint" id="ask-help">{{ t('in words, as you would say it') }}</span></div>
     <div class="field" :class="{ bad: isBad }" ref="field">
       <div class="mirror" aria-hidden="true"><span v-for="(piece, at) in pieces" :key="at"
         :class="{ wrong: piece.isWrong }" :ref="piece.isWrong ? 'wrong' : undefined">{{ piece.text }}</span></div>
       <textarea id="ask-text" ref="text" data-first rows="3" spellcheck="false" autocomplete="off"
-        autocapitalize="off" :maxlength="limit" aria-label="What do you need to know?"
+        autocapitalize="off" :maxlength="limit" :aria-label="t('What do you need to know?')"
         aria-autocomplete="list" aria-haspopup="listbox" :aria-controls="isProposing ? 'ask-list' : undefined"
         :aria-activedescendant="isProposing && chosen >= 0 ? 'ask-' + chosen : undefined"
         :aria-invalid="isBad ? 'true' : undefined" aria-describedby="ask-help ask-problem"
-        placeholder="patient temperature is very high" v-model="text"
+        :placeholder="t('patient temperature is very high')" v-model="text"
         @input="type" @keydown="press" @click="move" @blur="leave" @scroll="point"></textarea>
-      <ul v-if="isProposing" id="ask-list" class="proposals" role="listbox" aria-label="Words that may follow"
+      <ul v-if="isProposing" id="ask-list" class="proposals" role="listbox" :aria-label="t('Words that may follow')"
         tabindex="-1">
         <li v-for="(one, at) in completions" :key="one.word" :id="'ask-' + at" role="option"
           :aria-selected="at === chosen ? 'true' : 'false'" :class="{ chosen: at === chosen }"
@@ -29,51 +29,50 @@ export default {
         <p><span class="icon-box" v-html="icon('warn')"></span>
           <span><b>“{{ wrongWord }}”</b>: {{ problem.message }}<template v-if="problem.hint">
           ({{ problem.hint }})</template></span></p>
-        <p v-if="problem.suggestions.length" class="meant">Did you mean
+        <p v-if="problem.suggestions.length" class="meant">{{ t('Did you mean') }}
           <button v-for="word in problem.suggestions" type="button" :key="word" class="chip"
             @click="repair(word)">{{ word }}</button></p>
+        <p v-else-if="problem.hints.length" class="meant">{{ t('Try') }}
+          <button v-for="words in problem.hints" type="button" :key="words" class="chip" @click="start(words)">{{ words }}</button></p>
       </div>
       <p v-else-if="problem" class="unfinished">{{ problem.message }}…</p>
     </div>
     <div v-if="!text.trim()" class="examples">
-      <p class="hint">For example</p>
+      <p class="hint">{{ t('For example') }}</p>
       <button v-for="one in examples" type="button" class="example" :key="one" @click="start(one)">{{ one }}</button>
     </div>
-    <div v-if="isGood" class="meaning">
+    <div v-if="isGood && preview" class="meaning">
       <div class="graphs">
         <figure v-for="one in preview.graphs" :key="one.attribute">
-          <figcaption><b>{{ one.attribute.replaceAll('_', ' ') }}</b> matches {{ one.counts }}</figcaption>
+          <figcaption><b>{{ one.attribute.replaceAll('_', ' ') }}</b> {{ t('matches {0}', one.counts) }}</figcaption>
           <div v-html="one.svg"></div>
         </figure>
       </div>
-      <p class="hint legend"><span class="dash" aria-hidden="true"></span> it matches above this line</p>
+      <p class="hint legend"><span class="dash" aria-hidden="true"></span> {{ t('it matches above this line') }}</p>
       <details class="bytes">
-        <summary><b>{{ preview.size }} bytes</b> are sent to the sensors
+        <summary><b>{{ t('{0} bytes', preview.size) }}</b> {{ t('are sent to the sensors') }}
           <span class="strip"><span v-for="(one, at) in preview.fields" :key="at"
             :class="'tone-' + at % 4">{{ one.hex }}</span></span></summary>
-        <table><caption class="sr">Every field of the vector</caption>
-          <thead><tr><th scope="col">bytes</th><th scope="col">field</th><th scope="col">meaning</th></tr></thead>
+        <table><caption class="sr">{{ t('Every field of the vector') }}</caption>
+          <thead><tr><th scope="col">{{ t('bytes') }}</th><th scope="col">{{ t('field') }}</th><th scope="col">{{ t('meaning') }}</th></tr></thead>
           <tbody><tr v-for="(one, at) in preview.fields" :key="at">
             <td><code :class="'tone-' + at % 4">{{ one.hex }}</code></td><td>{{ one.field }}</td>
             <td>{{ one.meaning }}</td></tr></tbody></table>
       </details>
-      <p class="answered" v-if="preview.answered_by.length"><b>{{ preview.answered_by.length }}
-        {{ preview.answered_by.length === 1 ? 'device' : 'devices' }}</b> can match this:
-        {{ preview.answered_by.slice(0, 6).join(', ') }}<template v-if="preview.answered_by.length > 6"> and
-        others</template></p>
-      <p class="answered" v-else-if="preview.is_known">No device here senses all of this now. You can subscribe
-        anyway.</p>
+      <p class="answered" v-if="preview.answered_by.length"><b>{{ preview.answered_by.length === 1 ? t('1 device') : t('{0} devices', preview.answered_by.length) }}</b>
+        {{ t('can match this: {0}', preview.answered_by.slice(0, 6).join(', ')) }}<template v-if="preview.answered_by.length > 6">
+        {{ t('and others') }}</template></p>
+      <p class="answered" v-else-if="preview.is_known">{{ t('No device here senses all of this now. You can subscribe anyway.') }}</p>
       <p v-for="one in preview.remarks" :key="one" class="remark">{{ one }}</p>
     </div>
     <div class="actions">
       <button type="button" class="primary" id="subscribe" :aria-disabled="isGood ? undefined : 'true'"
-        @click="send">{{ verb }}</button>
-      <button v-if="changing" type="button" class="small quiet" @click="changing = null; text = ''">Do not
-        change it</button>
+        @click="submit">{{ verb }}</button>
+      <button v-if="changing" type="button" class="small quiet" @click="changing = null; text = ''">{{ t('Do not change it') }}</button>
       <p class="result" :class="{ wrong: result?.wrong }" role="status">{{ shownResult }}</p>
     </div>
   </section></div>`,
-  props: { answer: Object, examples: Array, limit: Number, online: Boolean, result: Object },
+  props: { answer: Object, examples: Array, limit: Number, online: Boolean, here: Boolean, result: Object },
   data() {
     return { text: "", isOpen: false, chosen: -1, arrow: 24, isAsked: false, shownResult: "", changing: null };
   },
@@ -96,6 +95,7 @@ export default {
       return !this.problem.is_unfinished && !this.isProposing;
     },
     isGood() {
+      if (!this.here) return this.text.trim() !== ""; // nobody can check it now: it is checked when it is sent
       return !!this.preview && !this.problem && this.text.trim() !== "";
     },
     completions() {
@@ -118,9 +118,9 @@ export default {
       ];
     },
     verb() {
-      if (!this.online) return "Store, and send later";
+      if (!this.online || !this.here) return this.t("Store, and send later");
       const old = this.changing?.label ?? (this.isCurrent ? this.answer.replaces : "");
-      return old ? `Replace “${old.length > 24 ? old.slice(0, 23) + "…" : old}”` : "Subscribe";
+      return old ? this.t("Replace “{0}”", old.length > 24 ? old.slice(0, 23) + "…" : old) : this.t("Subscribe");
     },
   },
   watch: {
@@ -151,7 +151,6 @@ export default {
     clearTimeout(this.waiting);
   },
   methods: {
-    icon: denwatch.icon,
     caret() {
       return Array.from(this.text.slice(0, this.$refs.text.selectionStart)).length;
     },
@@ -163,7 +162,7 @@ export default {
       this.waiting = setTimeout(this.tell, 90);
     },
     tell() {
-      this.$emit("typed", { text: this.text, caret: this.caret() });
+      this.send("typed", { text: this.text, caret: this.caret() });
     },
     move() {
       if (this.text) this.tell();
@@ -187,7 +186,7 @@ export default {
       } else if (event.key === "Enter" && this.isOpen && this.chosen >= 0) {
         this.take(this.completions[this.chosen]);
       } else if (event.key === "Enter" && !event.shiftKey) {
-        this.send();
+        this.submit();
       } else if (event.key === "Escape" && this.isOpen) {
         this.isOpen = false;
       } else return;
@@ -229,13 +228,13 @@ export default {
       this.start(changes ? words : `${joint}${words} `);
       this.isOpen = !changes;
     },
-    send() {
+    submit() {
       this.isAsked = true;
       this.isOpen = false;
       clearTimeout(this.waiting);
-      if (!this.text.trim()) this.shownResult = "Write a subscription first.";
+      if (!this.text.trim()) this.shownResult = this.t("Write a subscription first.");
       else if (this.isCurrent && this.problem) this.$refs.text.focus();
-      else this.$emit("send", { text: this.text, changes: this.changing?.name ?? "" });
+      else this.send("send", { text: this.text, changes: this.changing?.name ?? "" });
       if (this.isCurrent && this.problem) this.tell();
     },
     point() {

@@ -48,7 +48,47 @@
     return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   }
 
+  // The language: what was chosen here, or what the browser prefers. English words are the keys.
+  const TABLES = globalThis.denwatchStrings ?? { en: {} };
+  const wished = readSetting("language", navigator.language.slice(0, 2));
+  const language = wished in TABLES ? wished : "en";
+
+  function t(words, ...parts) {
+    const own = TABLES[language]?.[words] ?? words;
+    return own.replace(/\{(\d)\}/g, (_, at) => parts[at] ?? "");
+  }
+
+  function setLanguage(code) {
+    writeSetting("language", code);
+    location.reload();
+  }
+
+  const SEVERITIES = ["calm", "watch", "serious", "critical"];
+
+  // The points of a small line, for a picture of this size.
+  function trace(points, width, height, low, high) {
+    const values = points.map((point) => point[1]);
+    const bottom = low ?? Math.min(...values);
+    const range = (high ?? Math.max(...values)) - bottom || 1;
+    const start = points[0][0];
+    const length = points.at(-1)[0] - start || 1;
+    return points
+      .map(([at, value]) => `${(((at - start) / length) * width).toFixed(1)},${(height - ((value - bottom) / range) * height).toFixed(1)}`)
+      .join(" ");
+  }
+
   const ICONS = {
+    "severity-3": "M7.8 2h8.4L22 7.8v8.4L16.2 22H7.8L2 16.2V7.8L7.8 2Zm3.1 4v8h2.2V6h-2.2Zm0 10v2.2h2.2V16h-2.2Z",
+    "severity-2": "M12 3 1.5 21h21L12 3Zm1 14.5h-2v-2h2v2Zm0-3.7h-2v-4h2v4Z",
+    "severity-1": "M12 2 2 12l10 10 10-10L12 2Zm0 3.1 6.9 6.9-6.9 6.9L5.1 12 12 5.1Z",
+    "severity-0": "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16Zm0 2.4a5.6 5.6 0 1 1 0 11.2 5.6 5.6 0 0 1 0-11.2Z",
+    rising: "M12 4 4 14h5v6h6v-6h5L12 4Z",
+    falling: "M12 20l8-10h-5V4H9v6H4l8 10Z",
+    steady: "M4 10h10V5l7 7-7 7v-5H4v-4Z",
+    plan: "M3 5l6-2 6 2 6-2v16l-6 2-6-2-6 2V5Zm6 .3v11.5l6 2V7.3l-6-2Z",
+    report: "M3 10v4h4l5 5V5L7 10H3Zm13.5 2A4.5 4.5 0 0 0 14 8v8a4.5 4.5 0 0 0 2.5-4Z",
+    chart: "M4 3h2v16h15v2H4V3Zm4 12 4-5 3 3 5-7 1.6 1.2-6.4 9-3.1-3.1-2.5 3.1L8 15Z",
+    share: "M14 3l7 7-7 7v-4c-5 0-8.500 1.600-11 5 1-5 4-10 11-11V3Z",
     certain: "M12 2 4 5v6c0 5 3.4 9.4 8 11 4.6-1.6 8-6 8-11V5l-8-3Zm-1.2 14.2-3.9-3.9 1.5-1.5 2.4 2.4 4.9-4.9 1.5 1.5-6.4 6.4Z",
     possible: "M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20Zm0 2.2v15.6a7.8 7.8 0 0 1 0-15.6Z",
     clock: "M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20Zm1 10.6 4 2.4-1 1.6-5-3V6h2v6.6Z",
@@ -85,6 +125,9 @@
 
   setTheme(findTheme());
   document.documentElement.dataset.view = "feed";
-  document.documentElement.lang = "en";
-  globalThis.denwatch = { THEMES, readSetting, writeSetting, setTheme, span, clock, icon, show };
+  document.documentElement.lang = language;
+  globalThis.denwatch = {
+    THEMES, SEVERITIES, readSetting, writeSetting, setTheme, span, clock, icon, show, trace, t, language, setLanguage,
+    languages: Object.keys(TABLES),
+  };
 })();

@@ -1,0 +1,228 @@
+"""The page in real Chromium, on a console that is served without a node: cards, alarm, offline."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from denwatch.client.subscriber.messages import Reply
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.browsing import Tab, running_browser
+from tests.console.served import ServedConsole, served_console
+
+_HEARD = """
+window.heard = [];
+const start = OscillatorNode.prototype.start;
+OscillatorNode.prototype.start = function (at) {
+  heard.push(this.frequency.value);
+  start.call(this, at);
+};
+window.felt = [];
+navigator.vibrate = (pattern) => { felt.push(pattern); return true; };
+window.longest = 0;
+new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) window.longest = Math.max(window.longest, task.duration);
+}).observe({ type: "longtask", buffered: true });
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
+    with served_console(tmp_path_factory.mktemp("served")) as found:
+        yield found
+
+
+def list_devices(page: Page) -> list[str | None]:
+    return [card.get_attribute("data-device") for card in page.locator("article").all()]
+
+
+def test_two_hundred_readings_of_five_patients_are_five_cards(
+    console: ServedConsole, browser: Browser
+) -> None:
+    readings = []
+    for step in range(40):
+        for bed in range(5):
+            values = {
+                "patient_temperature": 36.8 + bed + bed * step / 50,
+                "heart_rate": 70 + 12.0 * bed,
+            }
+            readings.append((f"bed-{bed}", {**values, "east": 10.0 + 20 * bed, "north": 5.0 + bed}))
+    console.add_all(readings, 20_000)
+    console.add("bed-9", patient_temperature=(37.0, 41.6))
+    wide = Tab(browser, 1280, 900)
+    page = wide.open(console.address)
+    expect(page.locator("article")).to_have_count(6)
+    assert list_devices(page) == ["bed-4", "bed-3", "bed-2", "bed-9", "bed-1", "bed-0"]
+    worst = page.locator("article[data-device=bed-4]")
+    expect(worst.locator(".level")).to_have_text("critical")
+    expect(worst.locator(".line polyline")).to_have_count(1)
+    expect(worst.locator(".trend").first).to_have_attribute("aria-label", "rising")
+    expect(worst).to_contain_text("90 m east, 9 m north")
+    doubtful = page.locator("article[data-device=bed-9]")
+    expect(doubtful).to_have_attribute("data-certainty", "possible")
+    expect(page.locator(".plan-map .place")).to_have_count(5)
+    # Danger is never green, in any light: red is more than green in every theme.
+    for theme in ("light", "sun", "dark"):
+        wide.set_theme(theme)
+        for level in (2, 3):
+            found = page.evaluate(
+                "level => { const e = document.createElement('i'); document.body.append(e);"
+                "e.style.color = `var(--severity-${level})`; return getComputedStyle(e).color; }",
+                level,
+            )
+            red, green, _ = (int(x) for x in found[4:-1].split(","))
+            assert red > green, (theme, level, found)
+        wide.check_access(f"cards, {theme}")
+        wide.picture(f"cards-{theme}")
+    _claim(wide, console)
+    worst.locator("summary").click()
+    expect(worst.locator(".readings li")).to_have_count(8)
+    page.get_by_role("button", name="History: bed-4").click()
+    expect(page.locator(".chart-line polyline")).to_have_count(2)
+    expect(page.locator(".chart-line figcaption").first).to_contain_text("40.8")
+    wide.check_access("history")
+    wide.picture("history")
+    page.keyboard.press("Escape")
+    wide.check(console.address)
+    wide.close()
+
+
+def _claim(tab: Tab, console: ServedConsole) -> None:
+    """Who has a bed is on its card as soon as a node says so."""
+    card = tab.page.locator("article[data-device=bed-4]")
+    now = datetime.datetime.fromtimestamp(console.user.now() / 1000, datetime.UTC)
+    had = {"subject": "bed-4", "by": "medic8", "since": now.isoformat(), "words": "…"}
+    console.user._hear(Reply("", True, {"ok": True, "had": had}))
+    expect(card.locator(".claim")).to_contain_text("medic8 has it")
+    expect(card.get_by_role("button", name="Release: bed-4")).to_be_visible()
+    card.get_by_role("button", name="Hand over: bed-4").click()
+    tab.check_access("hand over")
+    tab.picture("claim")
+    console.user._hear(Reply("", True, {"ok": True, "had": {**had, "by": None}}))
+    expect(card.locator(".claim")).to_have_count(0)
+    console.user._hear(Reply("", True, {"ok": True, "have": [had]}))
+    expect(card.locator(".claim")).to_have_count(1)
+    listed = {"name": "cough", "words": "respiration_rate is high", "options": {"muted": True}}
+    console.user._hear(Reply("", True, {"ok": True, "subscriptions": [listed]}))
+    other = tab.page.locator(".subscription.other")
+    expect(other).to_contain_text("respiration_rate is high")
+    other.get_by_role("button", name="Share: cough").click()
+    expect(tab.page.locator("dialog[open] svg")).to_have_count(1)
+    expect(tab.page.locator("dialog[open] .words")).to_contain_text("#ask=respiration_rate")
+    tab.check_access("share")
+    tab.page.keyboard.press("Escape")
+
+
+def test_a_phone_hears_feels_and_is_told_and_works_offline(
+    console: ServedConsole, browser: Browser
+) -> None:
+    phone = Tab(browser, 390, 844)
+    phone.context.grant_permissions(["notifications"])
+    phone.page.add_init_script(_HEARD)
+    page = phone.open(console.address)
+    expect(page.locator("article").first).to_be_visible()
+    expect(page.locator(".silent")).to_contain_text("makes no sound")
+    page.get_by_role("button", name="Alarm").click()
+    expect(page.get_by_role("button", name="Alarm")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".silent")).to_have_count(0)
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    page.evaluate("heard.length = 0")
+    console.add("bed-7", patient_temperature=36.9)
+    expect(page.locator("article[data-device=bed-7]")).to_have_count(1)
+    assert page.evaluate("heard.length") == 0  # calm: no sound
+    console.add("bed-7", patient_temperature=41.9)
+    expect(page.locator("article[data-device=bed-7] .level")).to_have_text("critical")
+    page.wait_for_function("heard.length >= 6 && felt.length >= 1")
+    page.wait_for_function(
+        "navigator.serviceWorker.ready.then((worker) => worker.getNotifications())"
+        ".then((all) => all.some((one) => one.title === 'critical: bed-7'))"
+    )
+    _check_targets(page)
+    _go_offline_and_back(phone)
+    phone.check(console.address)
+    phone.close()
+
+
+def _check_targets(page: Page) -> None:
+    """Everything that can be touched is at least 44 px high and wide."""
+    for section in ("ask", "subscriptions", "nodes", "plan", "sources", "feed"):
+        page.evaluate("section => denwatch.show(section)", section)
+        small = page.evaluate(
+            """() => [...document.querySelectorAll("button, select, summary, .tabs button")]
+            .filter((e) => e.offsetParent && !e.closest("dialog"))
+            .map((e) => [e.innerText || e.getAttribute("aria-label"), e.getBoundingClientRect()])
+            .filter(([, box]) => box.width < 44 || box.height < 44)
+            .map(([name, box]) => `${name}: ${box.width} x ${box.height}`)"""
+        )
+        assert small == [], section
+
+
+def _go_offline_and_back(phone: Tab) -> None:
+    page = phone.page
+    page.wait_for_function("localStorage.getItem('denwatch.state')?.includes('bed-7')")
+    page.wait_for_function("caches.open('denwatch-page-1').then((c) => c.match('/')).then(Boolean)")
+    phone.context.set_offline(True)
+    page.reload()
+    expect(page.locator("article[data-device=bed-7]")).to_be_visible()  # from what was kept
+    expect(page.locator(".banner")).to_contain_text("The console does not answer")
+    expect(page.locator(".feed")).to_have_class("card feed old")
+    page.evaluate("denwatch.show('ask')")
+    page.locator("#ask-text").fill("heart_rate is high, named later")
+    page.locator("#subscribe").click()
+    expect(page.locator(".result")).to_contain_text("Stored in this browser")
+    phone.check_access("offline")
+    phone.picture("phone-offline")
+    phone.context.set_offline(False)
+    page.evaluate("denwatch.show('subscriptions')")
+    expect(page.locator(".subscription:not(.other) h3")).to_have_text(["later"])
+    phone.complaints.clear()  # the browser's own, of what it could not reach
+
+
+def test_a_thousand_notifications_and_the_page_stays_smooth(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with served_console(tmp_path) as console:
+        beds = [(f"bed-{n % 100}", {"heart_rate": 60.0 + n % 90}) for n in range(1_000)]
+        console.add_all(beds, 1_000)
+        tab = Tab(browser, 390, 844)
+        tab.page.add_init_script(_HEARD)
+        page = tab.open(console.address)
+        expect(page.locator("article")).to_have_count(40)
+        before = len(tab.frames)
+        console.add("bed-0", heart_rate=200.0)
+        expect(page.locator("article").first).to_have_attribute("data-device", "bed-0")
+        sent = sum(len(frame) for frame in tab.frames[before:])
+        assert sent < 20_000  # one card and the order, not a hundred cards
+        tab.close()
+
+
+def test_the_first_load_is_small_and_speaks_german(
+    console: ServedConsole, browser: Browser
+) -> None:
+    tab = Tab(browser, 390, 844)
+    tab.page.add_init_script("localStorage.setItem('denwatch.language', 'de')")
+    session = tab.context.new_cdp_session(tab.page)
+    session.send("Network.enable")
+    sizes: list[float] = []
+    session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    page = tab.open(console.address)
+    expect(page.locator("#feed-title")).to_have_text("Meldungen")
+    expect(page.locator(".level").first).to_have_text("kritisch")
+    page.wait_for_load_state("networkidle")
+    first = sum(sizes[:20])
+    assert 0 < first <= 150_000, f"{first} bytes"
+    for section in ("ask", "subscriptions", "nodes", "plan", "sources", "feed"):
+        page.evaluate("section => denwatch.show(section)", section)
+        tab.check_width()
+        tab.check_access(f"German {section}")
+    tab.picture("phone-german")
+    tab.close()
