@@ -151,7 +151,7 @@ def test_lines_for_scripts(site: ScriptedSite, shell: Shell) -> None:
     lines = out.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("possible 0.40..0.90 | patient bed1 | patient_temperature 40.1 °C")
-    assert "the subscription stays; to end it: denwatch subscribe --as medic7 --name s" in err
+    assert "the subscription stays; to end it:\n  denwatch subscribe --as medic7 --node " in err
     wait_for("the reports", lambda: not site.node.outbox[NAME])
 
 

@@ -40,6 +40,26 @@ def test_a_request_is_repeated_until_it_is_answered() -> None:
     assert run.core.tick(run.now + 1_000_000) == []
 
 
+def test_a_request_of_any_kind_is_sent_and_answered_and_not_stored() -> None:
+    run = Run()
+    run.go_online()
+    request = SubscriberRequest("7", "other", "", '{"have":"bed-1"}')
+    (sent,) = run.core.ask(request, run.now)
+    assert isinstance(sent, PublishMessage)
+    assert json.loads(sent.payload) == {"have": "bed-1", "request": "7"}
+    found = run.core.receive(REPLIES, b'{"ok":true,"have":"bed-1","request":"7"}', 3, run.now)
+    assert [type(action) for action in found] == [CompleteRequest, AcknowledgeMessage]
+
+
+def test_what_a_node_tells_unasked_is_handed_on() -> None:
+    run = Run()
+    run.go_online()
+    found = run.core.receive(REPLIES, b'{"ok":true,"had":{"subject":"bed-1"}}', 3, run.now)
+    assert isinstance(found[0], CompleteRequest)
+    assert found[0].request == ""
+    assert found[0].reply.fields["had"] == {"subject": "bed-1"}
+
+
 def test_replies_to_others_change_nothing() -> None:
     run = Run()
     run.go_online()

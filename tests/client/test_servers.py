@@ -26,7 +26,7 @@ from denwatch.client.subscriber.messages import (
     write_probe,
     write_text,
 )
-from denwatch.client.subscriber.servers import parse_server
+from denwatch.client.subscriber.servers import explain_choice, parse_server, read_offer
 from denwatch.client.subscriber.session import find_name
 from hypothesis import given
 from hypothesis import strategies as st
@@ -242,3 +242,25 @@ def test_the_library_is_light() -> None:
         [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_choice_goes_by_covering_then_what_waits_then_devices_then_nearness() -> None:
+    offers = [
+        ({"new_roots": 1, "nodes": 0, "waiting": 9, "devices": 9}, 0),
+        ({"new_roots": 0, "nodes": 9, "waiting": 1, "devices": 0}, 0),
+        ({"new_roots": 0, "nodes": 9, "waiting": 2, "devices": 1}, 900),
+        ({"new_roots": 0, "nodes": 9, "waiting": 2, "devices": 2}, 900),
+        ({"new_roots": 0, "nodes": 9, "waiting": 2, "devices": 2}, 90),
+        (None, 0),
+    ]
+    made = [
+        read_offer(parse_server(f"mqtt://node{number}"), fields, trip)
+        for number, (fields, trip) in enumerate(offers)
+    ]
+    order = [offer.url[len("mqtt://node")] for offer in sorted(made)]
+    assert order == ["4", "3", "2", "1", "0", "5"]
+    lines = explain_choice(made)
+    assert lines[0].endswith("; chosen: nearer")
+    assert "0 of ours are not covered there, 2 wait for us, 2 devices can answer" in lines[0]
+    assert lines[-1].endswith("it did not say what it has")
+    assert explain_choice([]) == []

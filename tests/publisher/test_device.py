@@ -38,7 +38,7 @@ def talk(node: DeviceNode, device: SimulatedDevice, now: int) -> None:
         node.do(Message(DEVICE, *message))
         while node.outbox:
             publish = node.outbox.pop(0)
-            device.receive(publish.topic, publish.payload)
+            device.receive(publish.topic, publish.payload, 0)
             if publish.token:
                 node.do(Acknowledged(publish.topic, publish.token))
 
@@ -74,7 +74,7 @@ def test_nothing_is_done_before_the_node_says_so() -> None:
     assert hello is not None
     node.do(Message(DEVICE, *hello))
     assert not device.is_done
-    device.receive(node.outbox[0].topic, node.outbox[0].payload)
+    device.receive(node.outbox[0].topic, node.outbox[0].payload, 0)
     frame = device.next_message(3_000)
     assert frame is not None
     assert not device.is_done
@@ -83,7 +83,7 @@ def test_nothing_is_done_before_the_node_says_so() -> None:
     for message in (frame, again):
         node.do(Message(DEVICE, *message))
     for publish in node.outbox:
-        device.receive(publish.topic, publish.payload)
+        device.receive(publish.topic, publish.payload, 0)
     assert device.is_done
     assert len(node.list_notes()) == 1
 
@@ -106,7 +106,7 @@ def test_every_run_comes_after_the_one_before() -> None:
     told = decode_message(open_frame(late.link, DOWN, publish.payload).body)
     assert told == ("heard", {"epoch": device.epoch, "count": 1})
     assert node.counts["device_refused.replay"] == 1
-    assert not late.receive(publish.topic, publish.payload), "it is no acknowledgement"
+    assert not late.receive(publish.topic, publish.payload, 0), "it is no acknowledgement"
     again = late.next_message(3_000)
     assert again is not None
     assert again[0] == late.hello_topic, "no reading before the node takes the hello"
@@ -128,8 +128,8 @@ def test_vectors_of_the_node_tell_what_is_wanted() -> None:
     assert not device.matches(parse_reading("patient patient_temperature=34", RESCUE))
     node.unsubscribe(wide)
     for publish in node.outbox:
-        assert device.receive(publish.topic, publish.payload)
-        assert not device.receive(publish.topic, publish.payload)  # once only
+        assert device.receive(publish.topic, publish.payload, 0)
+        assert not device.receive(publish.topic, publish.payload, 0)  # once only
     assert device.vectors == {}
 
 
@@ -147,17 +147,17 @@ def test_what_is_not_the_nodes_is_refused() -> None:
     node, device = make_pair()
     device.put(FEVER, 0)
     sv, ack = device.topics
-    assert not device.receive(ack, b"nonsense")
+    assert not device.receive(ack, b"nonsense", 0)
     talk(node, device, 0)
     assert len(device.refusals) == 1
     hello = device.next_message(0) or make_device(node, START + 5).next_message(0)
     assert hello is not None
     node.do(Message(DEVICE, *hello))
     (publish,) = node.outbox
-    assert not device.receive(sv, publish.payload)
-    assert not device.receive("dens/1/wd/dog-2/ack", publish.payload)
+    assert not device.receive(sv, publish.payload, 0)
+    assert not device.receive("dens/1/wd/dog-2/ack", publish.payload, 0)
     forged = publish.payload[:-1] + bytes([publish.payload[-1] ^ 1])
-    assert not device.receive(ack, forged)
+    assert not device.receive(ack, forged, 0)
 
 
 # Key files ----------------------------------------------------------------------------------

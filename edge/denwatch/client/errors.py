@@ -7,6 +7,7 @@ the place in the source, so that an app can point at it and an MQTT reply can ca
 from __future__ import annotations
 
 import difflib
+import heapq
 from collections.abc import Iterable, Mapping
 
 from denwatch.client.syntax import SourceSpan, SyntaxNode
@@ -28,6 +29,9 @@ _NEGATIONS = (
     "no ",
 )
 _OPPOSITES = (("hypo", "hyper"), ("in", "de"), ("brady", "tachy"), ("sub", "super"))
+_LONGEST = 64  # characters of a name that others may look like
+_COMPARED = 32  # names that are compared letter by letter
+_ALIKE = 0.6  # of 1: how much two names look like each other
 
 
 class LanguageError(ValueError):
@@ -124,22 +128,35 @@ class LanguageError(ValueError):
 
 
 def suggest_names(wanted: str, names: Iterable[str]) -> list[str]:
-    """Return the names that look most like the wanted one, best first, three at most."""
+    """Return the names that look most like the wanted one, best first, three at most.
+
+    Whoever asks may have chosen both, so the work is bounded: names are compared letter by letter
+    only if they are among the few that have most letters in common.
+    """
+    if len(wanted) > _LONGEST:
+        return []
     known = {name.casefold(): name for name in names}
     said = wanted.casefold()
-    likely = [name for name in known if not _is_contrary(said, name)]
-    found = difflib.get_close_matches(said, likely, n=3, cutoff=0.6)
+    contraries, starts = _list_contraries(said)
+    likely = [name for name in known if name not in contraries and not name.startswith(starts)]
+    if len(likely) > _COMPARED:
+        matcher = difflib.SequenceMatcher(b=said)
+        rated = []
+        for name in likely:
+            matcher.set_seq1(name)
+            if matcher.real_quick_ratio() >= _ALIKE:
+                rated.append((matcher.quick_ratio(), name))
+        likely = [name for _, name in heapq.nlargest(_COMPARED, rated)]
+    found = difflib.get_close_matches(said, likely, n=3, cutoff=_ALIKE)
     return [known[name] for name in found]
 
 
-def _is_contrary(said: str, name: str) -> bool:
-    """Return whether a name looks like a word because it is the contrary of it."""
-    if any(said == f"{syllable}{name}" or name == f"{syllable}{said}" for syllable in _NEGATIONS):
-        return True
-    return any(
-        (said.startswith(a) and name.startswith(b)) or (said.startswith(b) and name.startswith(a))
-        for a, b in _OPPOSITES
-    )
+def _list_contraries(said: str) -> tuple[set[str], tuple[str, ...]]:
+    """Return the names, and how names begin, that look like a word and are its contrary."""
+    names = {f"{syllable}{said}" for syllable in _NEGATIONS}
+    names |= {said[len(each) :] for each in _NEGATIONS if said.startswith(each)}
+    starts = [b for a, b in _OPPOSITES if said.startswith(a)]
+    return names, (*starts, *(a for a, b in _OPPOSITES if said.startswith(b)))
 
 
 def join_choices(names: Iterable[str], joint: str = "or") -> str:

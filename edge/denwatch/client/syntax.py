@@ -178,7 +178,8 @@ class PredicateNode(SyntaxNode):
 
     `hedges` stand as written, so the last one acts first; the negation acts after all of them.
     The thresholds are on this predicate's own degree, negation included. They hold wherever the
-    predicate stands: if one is not met, the subscription does not match.
+    predicate stands: if one is not met, the subscription does not match. `recent` says how old the
+    attribute's last reading may be; without it, it must be of the same time as what is sent.
     """
 
     attribute: Name
@@ -188,6 +189,7 @@ class PredicateNode(SyntaxNode):
     possible: Scalar | None = None
     certain: Scalar | None = None
     weight: Scalar | None = None
+    recent: Recent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +316,7 @@ class SubscriptionTree(SyntaxNode):
     heartbeat: Quantity | None = None
     quiet: Quantity | None = None
     why: bool = False
+    whole: bool = False  # notifications have all values, not only those that somebody names
 
 
 def iterate_predicates(condition: Condition) -> Iterator[PredicateNode]:

@@ -48,6 +48,7 @@ _MORE = {
     subscription_codec.SIGNIFICANCE: "significance",
     subscription_codec.RECENT: "recent",
     subscription_codec.CONSEQUENTS: "rules",
+    subscription_codec.RESTRICTORS: "restrictors",
 }
 
 
@@ -202,6 +203,10 @@ class _VectorWalker(_Rows):
             for rule in vector.consequents:
                 values = ", ".join(map(str, rule))
                 self.add(4 if first else 1, "consequent", f"{values} (of 255)")
+        bits = [bit for bit in range(16) if vector.features >> bit & 1]
+        for bit, code in zip(bits, vector.restrictors, strict=False):
+            meaning = f"in the last {format_duration(decode_duration(code))}" if code else "now"
+            self.add(1, f"restrictor of {name_bit(self.event, bit)}", meaning)
 
     def walk_significance(self) -> None:
         s = self.vector.significance
@@ -284,7 +289,11 @@ def explain_notification(data: bytes, vocabulary: Vocabulary) -> dict[str, Any]:
         attribute = event.find_bit(reading.attribute)
         name = name_bit(event, reading.attribute)
         values[name] = measure_reading(reading, attribute)
-        lines.append(f"{name} {describe_reading(reading, attribute)}")
+        earlier = ""
+        if reading.age:
+            values[name]["age"] = decode_duration(reading.age)
+            earlier = f", {format_duration(decode_duration(reading.age))} earlier"
+        lines.append(f"{name} {describe_reading(reading, attribute)}{earlier}")
     answer: dict[str, Any] = {
         "kind": "notification",
         "length": len(data),
@@ -354,7 +363,7 @@ def list_notification_fields(
 
     uncertain = sum(1 << r.attribute for r in vector.readings if not r.exact)
     wide = sum(1 << r.attribute for r in vector.readings if r.wide)
-    masks = {"uncertain": uncertain, "16-bit": wide, "broken": vector.faults}
+    masks = {"uncertain": uncertain, "16-bit": wide, "broken": vector.faults, "old": vector.olds}
     described = [name for name, mask in masks.items() if mask] + (["why"] if vector.why else [])
     add(1, "type and event", f"notification, {event.name}")
     add(1, "flags", ", ".join(described) or "none")
@@ -368,6 +377,10 @@ def list_notification_fields(
         size = (2 if reading.wide else 1) * (1 if reading.exact else 4)
         attribute = event.find_bit(reading.attribute)
         add(size, name_bit(event, reading.attribute), describe_reading(reading, attribute))
+    for reading in vector.readings:
+        if reading.age:
+            earlier = f"{format_duration(decode_duration(reading.age))} earlier"
+            add(1, f"age of {name_bit(event, reading.attribute)}", earlier)
     if vector.why:
         add(1, "why", name_bit(event, vector.why[0]))
         add(1, "why's degree", f"{vector.why[1] / 255:.3f}")

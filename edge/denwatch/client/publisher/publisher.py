@@ -17,7 +17,6 @@ its own: a watchdog under the same name counts its starts from 1, and would be r
 from __future__ import annotations
 
 import json
-import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,10 +30,12 @@ from denwatch.client.subscriber.link import (
     LinkFailed,
     MessageArrived,
     MqttLink,
+    NoReplyError,
     TopicsSubscribed,
     Waker,
+    exchange_requests,
 )
-from denwatch.client.subscriber.messages import SubscriberError, read_object
+from denwatch.client.subscriber.messages import SubscriberError
 from denwatch.client.subscriber.servers import parse_server
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 from denwatch.protocol import frames, notification, subscription
@@ -151,7 +152,7 @@ class SimulatedDevice:
     capacity: int = 0  # bytes for subscription vectors; with 0 none are sent
     firmware: str = "denwatch publish"
     doubts: Mapping[int, int] | None = None
-    is_answered: bool = field(default=False, init=False)  # the node has sent something
+    is_answered: bool = field(default=False, init=False)  # the node has answered the last hello
     refusals: list[str] = field(default_factory=list, init=False)
     vectors: dict[int, SubscriptionVector] = field(default_factory=dict, init=False)
 
@@ -160,11 +161,14 @@ class SimulatedDevice:
         self.epoch &= 0xFFFFFFFF
         self._first = microsecond * _PER_MICROSECOND
         self._hellos = self._first
+        self._frames = self._first  # a number of its own for each: it is the nonce
         self._sequence = self._first
         self._waiting: list[UnacknowledgedReading] = []
         self._sent = 0  # the last number of the frame that is not acknowledged yet
         self._until = 0  # when to send the same again
         self._down = (0, 0)
+        self._answer: frames.HelloAnswer | None = None  # what readings are bound to
+        self._answered_at = 0
 
     @property
     def topics(self) -> tuple[str, str]:
@@ -197,6 +201,9 @@ class SimulatedDevice:
         """Return the topic and payload to publish now; None: wait."""
         if now < self._until:
             return None
+        if self._waiting and self._waiting[0].sequence <= self._sent:
+            self.is_answered = False  # not acknowledged: perhaps the node does not know us any more
+            self._sent = 0
         if not self.is_answered:
             self._until = now + PATIENCE
             self._hellos += 1
@@ -236,15 +243,19 @@ class SimulatedDevice:
                 break
             vectors.append(vector)
             self._sent = waiting.sequence
-        frame = Frame(frames.NOTIFICATIONS, self.epoch, self._sent, frames.join_vectors(vectors))
-        return f"{ROOT}{self.link.device}/nv", frames.seal(self.link, frames.UP, frame)
+        self._frames += 1
+        batch = frames.DeviceBatch(self.epoch, self._sent, vectors)
+        elapsed = (now - self._answered_at) * AGES_PER_SECOND // 1000
+        frame = frames.pack_batch(batch, self.epoch, self._frames, elapsed)
+        payload = frames.seal(self.link, frames.UP, frame, self._answer)
+        return f"{ROOT}{self.link.device}/nv", payload
 
-    def receive(self, topic: str, payload: bytes) -> bool:
+    def receive(self, topic: str, payload: bytes, now: int) -> bool:
         """Handle a message from the node; return whether it was valid."""
         try:
             frame = frames.open_frame(self.link, frames.DOWN, payload)
             if topic == self.topics[1]:
-                self._handle_acknowledgement(frame)
+                self._handle_acknowledgement(frame, now)
             elif topic == self.topics[0]:
                 self._handle_change(frame)
             else:
@@ -252,16 +263,18 @@ class SimulatedDevice:
         except ProtocolError as error:
             self.refusals.append(str(error))
             return False
-        if not self.is_answered:
-            self.is_answered = True
-            self._until = 0
         return True
 
-    def _handle_acknowledgement(self, frame: Frame) -> None:
+    def _handle_acknowledgement(self, frame: Frame, now: int) -> None:
         name, fields = decode_message(frame.body)
         if name != "acknowledge":
             raise ProtocolError(f"{name} is not an acknowledgement")
         epoch, sequence = fields["epoch"], fields["sequence"]
+        if fields.get("hello") == [self.epoch, self._hellos] and not self.is_answered:
+            self.is_answered = True
+            self._until = 0
+            self._answer = frames.HelloAnswer(self.epoch, frame.epoch, frame.sequence)
+            self._answered_at = now
         if epoch == self.epoch:
             assert isinstance(sequence, int)
             self._waiting = [one for one in self._waiting if one.sequence > sequence]
@@ -420,9 +433,12 @@ class Publisher:
         events = self._link.poll(timeout, self._waker)
         for one in events:
             if isinstance(one, LinkFailed):
-                raise PublisherError(f"{self._server.url}: {one.reason}")
+                is_away = one.reason.startswith("unreachable")
+                raise (UnacknowledgedError if is_away else PublisherError)(
+                    f"{self._server.url}: {one.reason}"
+                )
             if isinstance(one, MessageArrived):
-                self.device.receive(one.topic, one.payload)
+                self.device.receive(one.topic, one.payload, self._read_ms())
                 if one.mid:
                     self._link.acknowledge(one.mid)
         return [type(one) for one in events]
@@ -438,44 +454,13 @@ def send_reports(
 
     An answer with `ok` was sent after the report was stored; one without says what is wrong.
     """
-    waiting = {secrets.token_hex(8): text for text in texts}
-    replies: dict[str, dict[str, Any]] = {}
-    waker = Waker()
+    reports = [{"report": text, "age": age} for text in texts]
     try:
-        link = MqttLink(
-            parse_server(server), identity, f"report-{secrets.token_hex(6)}", is_temporary=True
-        )
+        return exchange_requests(server, identity, "report", reports, timeout)
+    except NoReplyError as error:
+        raise UnacknowledgedError(str(error)) from None
     except SubscriberError as error:
         raise PublisherError(str(error)) from None
-    link.open()
-    until = time.monotonic() + timeout
-    try:
-        while len(replies) < len(waiting) and time.monotonic() < until:
-            for event in link.poll(min(_STEP, max(0.0, until - time.monotonic())), waker):
-                if isinstance(event, LinkFailed):
-                    raise PublisherError(f"{link.server.url}: {event.reason}")
-                if isinstance(event, LinkConnected):
-                    link.listen((f"dens/1/reply/{identity.name}",))
-                elif isinstance(event, TopicsSubscribed):
-                    for request, text in waiting.items():
-                        report = {"report": text, "age": age, "request": request}
-                        payload = json.dumps(report, ensure_ascii=False).encode()
-                        link.send(f"dens/1/report/{identity.name}", payload)
-                elif isinstance(event, MessageArrived):
-                    fields = read_object(event.payload) or {}
-                    if fields.get("request") in waiting:
-                        replies[fields["request"]] = dict(fields)
-                    if event.mid:
-                        link.acknowledge(event.mid)
-    finally:
-        link.close()
-        waker.close()
-    if len(replies) < len(waiting):
-        missing = f"{len(waiting) - len(replies)} of {len(waiting)} reports"
-        raise UnacknowledgedError(
-            f"{link.server.url}: no answer to {missing} within {timeout:g} s; they may have arrived"
-        )
-    return [replies[request] for request in waiting]
 
 
 def _read_context(path: Path) -> ssl.SSLContext:

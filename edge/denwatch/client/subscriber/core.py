@@ -11,6 +11,7 @@ Life of a link: idle -> (probing each node in range, if there are several) -> op
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ class ConnectionStatus(NamedTuple):
 
 
 class CompleteRequest(NamedTuple):
-    """Hand the reply to whoever waits for it."""
+    """Hand the reply to whoever waits for it; what a node tells unasked has no request."""
 
     request: str
     reply: messages.Reply
@@ -116,15 +117,25 @@ class ConnectionState(Enum):
 
 
 class SubscriberRequest(NamedTuple):
-    """A request to a node. `kind`: subscribe, unsubscribe, list."""
+    """A request to a node. `kind`: subscribe, unsubscribe, list, report or other (`text` is JSON).
+
+    Only the first two are stored, and sent also by a later run.
+    """
 
     id: str
     kind: str
     name: str = ""
     text: str = ""
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether it outlives this run."""
+        return self.kind in ("subscribe", "unsubscribe")
+
     def write(self) -> bytes:
         """Return the request's bytes; sending them twice changes nothing."""
+        if self.kind in ("report", "other"):
+            return messages.write_document({**json.loads(self.text), "request": self.id})
         wanted: dict[str, dict[str, object]] = {
             "subscribe": {"subscribe": self.text, "name": self.name},
             "unsubscribe": {"unsubscribe": self.name},
@@ -180,6 +191,8 @@ class SubscriberCore:
         self._to_probe: list[NodeUrl] = []
         self._offers: dict[NodeUrl, ProbeOffer] = {}
         self._probe = ""
+        self._probed = 0  # ms, when the open probe was sent
+        self.offers: tuple[ProbeOffer, ...] = ()  # among which the server was chosen last
         self._tokens = 0
 
     def restore(
@@ -202,11 +215,11 @@ class SubscriberCore:
 
     def ask(self, request: SubscriberRequest, now: int) -> list[Action]:
         """Send a request that is stored already; it replaces an older one for the same name."""
-        if request.kind != "list":
+        if request.is_stored:
             self.drop(
                 w.request.id
                 for w in list(self._requests.values())
-                if w.request.kind != "list" and w.request.name == request.name
+                if w.request.is_stored and w.request.name == request.name
             )
             servers = self._confirmed.pop(request.name, set())
             self._rejected = {pair for pair in self._rejected if pair[1] != request.name}
@@ -247,6 +260,7 @@ class SubscriberCore:
             return []
         if self.state is ConnectionState.PROBING:
             self._probe = self._new_id()
+            self._probed = now
             texts = self._wanted.values()
             return [
                 PublishMessage(
@@ -356,13 +370,14 @@ class SubscriberCore:
             self._deadline = now + self._settings.probe_patience
             return [ConnectionStatus(self.state, self.server.url), OpenLink(self.server, True)]
         if self._offers:
+            self.offers = tuple(self._offers.values())
             return self._open(min(self._offers, key=self._offers.__getitem__), now)
         return self._go_idle("no node answers")
 
     def _add_offer(self, reply: messages.Reply | None, now: int) -> list[Action]:
         assert self.server is not None, "offers come from the server that the link is with"
         fields = reply.fields if reply is not None and reply.is_ok else None
-        self._offers[self.server] = read_offer(self.server, fields)
+        self._offers[self.server] = read_offer(self.server, fields, max(0, now - self._probed))
         return [CloseLink(), *self._probe_next(now)]
 
     def _open(self, server: NodeUrl, now: int) -> list[Action]:
@@ -384,7 +399,7 @@ class SubscriberCore:
 
         The app may have moved here from another node.
         """
-        pending = {w.request.name for w in self._requests.values() if w.request.kind != "list"}
+        pending = {w.request.name for w in self._requests.values() if w.request.is_stored}
         for name, text in self._wanted.items():
             known = server in self._confirmed.get(name, ()) or (server, name) in self._rejected
             if name not in pending and not known:
@@ -399,7 +414,9 @@ class SubscriberCore:
         settings = self._settings
         waiting.patience = min(settings.longest_patience, waiting.patience * 2 or settings.patience)
         waiting.due = now + waiting.patience
-        return [PublishMessage(self.topics.requests, waiting.request.write())]
+        is_report = waiting.request.kind == "report"
+        topic = self.topics.reports if is_report else self.topics.requests
+        return [PublishMessage(topic, waiting.request.write())]
 
     def _handle_reply(self, reply: messages.Reply, now: int) -> list[Action]:
         if self.state is ConnectionState.PROBING:
@@ -408,10 +425,12 @@ class SubscriberCore:
             return self._add_offer(reply, now)
         if self.state is ConnectionState.ONLINE and reply.is_question:
             return [self._report_nothing()]
+        if self.state is ConnectionState.ONLINE and not reply.request and "had" in reply.fields:
+            return [CompleteRequest("", reply)]  # told unasked: somebody has something
         if self.server is None or reply.request not in self._requests:
             return []
         request = self._requests.pop(reply.request).request
-        if request.kind == "list":
+        if not request.is_stored:
             return [CompleteRequest(request.id, reply)]
         server = self.server.url
         if request.kind == "subscribe" and reply.is_ok:

@@ -1,6 +1,7 @@
 """MQTT connections. The only file of the subscriber that imports paho.
 
-`MqttLink` is one connection to one server; `StatusReader` reads the nodes' statuses over several.
+`MqttLink` is one connection to one server; `exchange_requests` asks a node and waits for its
+answers; `StatusReader` reads the nodes' statuses over several.
 
 One thread drives it from outside: `poll` waits on the socket and on a wake-up pipe, and returns the
 events that occurred. Only `acknowledge` acknowledges messages (paho's manual_ack), so the caller
@@ -9,19 +10,25 @@ decides when a node may consider a message delivered.
 
 from __future__ import annotations
 
+import json
 import secrets
 import selectors
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import paho.mqtt.client as mqtt
-from denwatch.client.subscriber.messages import STATUS, SubscriberError, read_object
+from denwatch.client.subscriber.messages import (
+    STATUS,
+    LoginRefusedError,
+    SubscriberError,
+    read_object,
+)
 from denwatch.client.subscriber.servers import DENIED, NodeUrl, parse_server
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
@@ -295,6 +302,67 @@ def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"unreachable: {error.strerror.lower()}"
     return f"unreachable: {error}"
+
+
+# Requests and their answers, over one link ---------------------------------------------------
+
+_STEP = 0.1  # s
+
+
+class NoReplyError(SubscriberError):
+    """A node was reached, and did not answer in time."""
+
+
+def exchange_requests(
+    server: str,
+    identity: Identity,
+    what: str,
+    bodies: Sequence[Mapping[str, Any]],
+    timeout: float = 10.0,
+) -> list[dict[str, Any]]:
+    """Send requests ("sub") or reports ("report"); return the node's answers, in order.
+
+    An answer with `ok` was sent after the node stored what it was asked for; one without says what
+    is wrong.
+    """
+    waiting = {secrets.token_hex(8): body for body in bodies}
+    replies: dict[str, dict[str, Any]] = {}
+    waker = Waker()
+    link = MqttLink(
+        parse_server(server), identity, f"{what}-{secrets.token_hex(6)}", is_temporary=True
+    )
+    link.open()
+    until = time.monotonic() + timeout
+    try:
+        while len(replies) < len(waiting) and time.monotonic() < until:
+            for event in link.poll(min(_STEP, max(0.0, until - time.monotonic())), waker):
+                if isinstance(event, LinkFailed):
+                    words = f"{link.server.url}: {event.reason}"
+                    if event.reason.startswith("unreachable"):
+                        raise NoReplyError(words)
+                    raise (LoginRefusedError if event.reason == DENIED else SubscriberError)(words)
+                if isinstance(event, LinkConnected):
+                    link.listen((f"dens/1/reply/{identity.name}",))
+                elif isinstance(event, TopicsSubscribed):
+                    for request, body in waiting.items():
+                        message = {**body, "request": request}
+                        payload = json.dumps(message, ensure_ascii=False).encode()
+                        link.send(f"dens/1/{what}/{identity.name}", payload)
+                elif isinstance(event, MessageArrived):
+                    fields = read_object(event.payload) or {}
+                    if fields.get("request") in waiting:
+                        replies[fields["request"]] = dict(fields)
+                    if event.mid:
+                        link.acknowledge(event.mid)
+    finally:
+        link.close()
+        waker.close()
+    if len(replies) < len(waiting):
+        missing = f"{len(waiting) - len(replies)} of {len(waiting)} requests"
+        raise NoReplyError(
+            f"{link.server.url}: no answer to {missing} within {timeout:g} s; they may have arrived"
+        )
+    return [replies[request] for request in waiting]
 
 
 # The nodes' statuses, over several links -------------------------------------------------------

@@ -69,11 +69,12 @@ def check_name(name: str) -> str:
 
 
 class Topics:
-    """The three topics of one subscriber."""
+    """The topics of one subscriber."""
 
     def __init__(self, name: str) -> None:
         check_name(name)
         self.requests = f"{ROOT}sub/{name}"
+        self.reports = f"{ROOT}report/{name}"
         self.replies = f"{ROOT}reply/{name}"
         self.notifications = f"{ROOT}note/{name}"
 
@@ -267,10 +268,14 @@ def _get_count(document: Mapping[str, Any], key: str) -> int | None:
 
 
 def _get_time(document: Mapping[str, Any], key: str) -> int | None:
-    """Return a time in ms, from a number of ms or from an ISO date and time (UTC by default)."""
     found = document.get(key)
+    return read_moment(found) if isinstance(found, str) else _get_count(document, key)
+
+
+def read_moment(found: object) -> int | None:
+    """Return an ISO date and time (UTC by default) in ms since 1970; None if it is none."""
     if not isinstance(found, str):
-        return _get_count(document, key)
+        return None
     try:
         moment = datetime.fromisoformat(found)
     except ValueError:

@@ -1,8 +1,9 @@
 """The servers (nodes) that an app may use: their addresses, when to try each, which is best.
 
 No I/O, no clock; the random source is an argument. The choice among several nodes in range is
-PrefSIENA's (section 3.3): the one to whose subscription graph ours would add the fewest new roots,
-then the one with the smallest graph.
+PrefSIENA's (section 3.3), and more: the one where most of our subscriptions are covered already; of
+those, where most waits for us, where most devices can answer, which is nearest, and which has least
+to search.
 """
 
 from __future__ import annotations
@@ -135,22 +136,51 @@ class ServerList:
         return server in self._records
 
 
+_STEP = 50  # ms: round trips that differ by less are equal
+
+
 class ProbeOffer(NamedTuple):
     """A probed server's reply, in the order of the criteria: the least is the best."""
 
-    new_roots: int  # how many roots our subscriptions would add to its graph
-    nodes: int  # how large its graph is
+    new_roots: int  # how many of our subscriptions nothing there covers
+    waiting: int  # minus how many notifications wait for us there
+    devices: int  # minus how many devices there can answer any of our subscriptions
+    round_trip: int  # of the probe, in steps
+    nodes: int  # how many different subscriptions it has
     url: str  # breaks the last tie
 
+    def describe(self) -> str:
+        """Return what counts for this server, and against it, in words."""
+        if self.new_roots == UNKNOWN:
+            return f"{self.url}: it did not say what it has"
+        words = f"{self.new_roots} of ours are not covered there, {-self.waiting} wait for us"
+        near = f"about {(self.round_trip + 1) * _STEP} ms away at most"
+        return f"{self.url}: {words}, {-self.devices} devices can answer, {near}"
 
-def read_offer(server: NodeUrl, fields: Mapping[str, object] | None) -> ProbeOffer:
+
+def read_offer(
+    server: NodeUrl, fields: Mapping[str, object] | None, round_trip: int = 0
+) -> ProbeOffer:
     """Return a probed server's offer; `fields` is None for one that did not reply."""
     roots, nodes = (_read_count(fields, key) for key in ("new_roots", "nodes"))
-    return ProbeOffer(roots, nodes, server.url)
+    waiting, devices = (_read_count(fields, key, 0) for key in ("waiting", "devices"))
+    return ProbeOffer(roots, -waiting, -devices, round_trip // _STEP, nodes, server.url)
 
 
-def _read_count(fields: Mapping[str, object] | None, key: str) -> int:
+def explain_choice(offers: Iterable[ProbeOffer]) -> list[str]:
+    """Return why a server was chosen among those that were probed, one line each, best first."""
+    ordered = sorted(offers)
+    lines = [offer.describe() for offer in ordered]
+    if len(ordered) > 1:
+        reasons = ("fewer new ones", "more waits there", "more devices", "nearer", "fewer nodes")
+        pairs = zip(reasons, ordered[0], ordered[1], strict=False)
+        why = next((reason for reason, one, other in pairs if one != other), "by its name")
+        lines[0] += f"; chosen: {why}"
+    return lines
+
+
+def _read_count(fields: Mapping[str, object] | None, key: str, missing: int = UNKNOWN) -> int:
     found = (fields or {}).get(key)
     if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        return UNKNOWN
+        return missing
     return max(0, int(found))

@@ -40,7 +40,13 @@ from denwatch.client.subscriber.link import (
     TopicsSubscribed,
     Waker,
 )
-from denwatch.client.subscriber.servers import DENIED, NodeUrl, ServerList, parse_server
+from denwatch.client.subscriber.servers import (
+    DENIED,
+    NodeUrl,
+    ServerList,
+    explain_choice,
+    parse_server,
+)
 from denwatch.client.subscriber.store import (
     HandlerTransaction,
     Inbox,
@@ -105,6 +111,7 @@ class SubscriberSession:
         self._thread = threading.Thread(target=self._run, name="denwatch-subscriber", daemon=True)
         self._dispatcher: threading.Thread | None = None
         self._listeners: list[StatusListener] = []
+        self.on_told: Callable[[messages.Reply], object] | None = None
         self._status_changed = threading.Condition()
 
     def handle(self, handler: Handler, promise: Promise) -> None:
@@ -160,7 +167,7 @@ class SubscriberSession:
         answer: Future[messages.Reply] = Future()
 
         def run() -> None:
-            if request.kind != "list":
+            if request.is_stored:
                 try:
                     self._write(lambda: self._store.add_request(request), is_patient=False)
                 except sqlite3.Error as error:
@@ -233,6 +240,10 @@ class SubscriberSession:
         """Whether all servers refuse our name or password."""
         return self._core.servers.is_denied
 
+    def explain_choice(self) -> list[str]:
+        """Return why the server was chosen, one line for each that was asked, best first."""
+        return explain_choice(self._core.offers)
+
     def _fail_answers(self, error: messages.SubscriberError) -> None:
         """Let nobody wait any longer; the requests stay."""
         while self._answers:
@@ -267,6 +278,13 @@ class SubscriberSession:
                 listener(status)
             except Exception:
                 log.exception("a listener for the connection's status failed")
+
+    def _report_told(self, reply: messages.Reply) -> None:
+        try:
+            if self.on_told is not None:
+                self.on_told(reply)
+        except Exception:
+            log.exception("a listener for what a node tells failed")
 
     # The handler thread ----------------------------------------------------------------------
 
@@ -394,6 +412,8 @@ class SubscriberSession:
             self._open(action)
         elif isinstance(action, core.ConnectionStatus):
             self._report_status(action)
+        elif isinstance(action, core.CompleteRequest) and not action.request:
+            self._report_told(action.reply)
         elif isinstance(action, core.CompleteRequest):
             answer = self._answers.pop(action.request, None)
             if answer is not None and answer.set_running_or_notify_cancel():

@@ -90,6 +90,7 @@ class SubscriptionStatus:
     state: str
     id: int | str | None = None
     error: RequestRefusedError | None = None
+    notes: tuple[str, ...] = ()  # what the node said besides: who can answer, approximations
     taken: tuple[str, ...] = ()  # what the node took everyday and ambiguous words for
     understood: str = ""  # the subscription as the node says it
 

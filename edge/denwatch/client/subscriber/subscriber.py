@@ -8,9 +8,11 @@ with Subscriber("medic7", "secret", ["mqtts://tent:8883"], store="medic7.db") as
 
 from __future__ import annotations
 
+import json
 import random
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -58,6 +60,10 @@ class SubscriberBase:
     def status(self) -> core.ConnectionStatus:
         """What the connection is doing, with which node, and why."""
         return self._session.status
+
+    def explain_choice(self) -> list[str]:
+        """Return why this node was chosen, one line for each that was asked; none if only one."""
+        return self._session.explain_choice()
 
     @property
     def is_denied(self) -> bool:
@@ -137,6 +143,25 @@ class Subscriber(SubscriberBase):
         """Return the subscriptions that the node has for us, as it describes them."""
         return read_list(self._ask("list", "", "", timeout, True))
 
+    def request(self, document: Mapping[str, Any]) -> Future[Reply]:
+        """Send any other request, such as {"have": "bed-1"} or {"report": "patient: pain 6"}; the
+        future has the node's reply.
+
+        It is repeated while this process runs and nobody cancels the future, and not stored.
+        """
+        text = json.dumps(dict(document), ensure_ascii=False, allow_nan=False)
+        request, _, answer = self._session.ask(
+            "report" if "report" in document else "other", "", text
+        )
+        answer.add_done_callback(
+            lambda done: self._session.drop(request.id) if done.cancelled() else None
+        )
+        return answer
+
+    def listen(self, on_told: Callable[[Reply], object]) -> None:
+        """Call `on_told`, on the link's thread, with what a node tells unasked: who has what."""
+        self._session.on_told = on_told
+
     def subscriptions(self) -> Sequence[SubscriptionStatus]:
         """Return this app's subscriptions from its own store, also those not confirmed yet."""
         return self._session.list_subscriptions()
@@ -213,9 +238,24 @@ def build_status(name: str, text: str, reply: Reply | None) -> SubscriptionStatu
     if reply is None:
         return SubscriptionStatus(name, text, "pending")
     taken = reply.fields.get("taken")
-    notes = tuple(map(str, taken)) if isinstance(taken, list) else ()
-    understood = str(reply.fields.get("understood") or "")
-    return SubscriptionStatus(name, text, "active", reply.fields.get("id"), None, notes, understood)
+    return SubscriptionStatus(
+        name,
+        text,
+        "active",
+        reply.fields.get("id"),
+        notes=tuple(_list_notes(reply)),
+        taken=tuple(map(str, taken)) if isinstance(taken, list) else (),
+        understood=str(reply.fields.get("understood") or ""),
+    )
+
+
+def _list_notes(reply: Reply) -> Iterator[str]:
+    """Yield what a node says of a subscription besides that it has it, in words."""
+    devices = reply.fields.get("devices")
+    if isinstance(devices, dict) and isinstance(devices.get("words"), str):
+        yield devices["words"]
+    approximations = reply.fields.get("approximations")
+    yield from (str(note) for note in approximations or () if isinstance(approximations, list))
 
 
 def read_list(reply: Reply | None) -> Sequence[Mapping[str, Any]]:
