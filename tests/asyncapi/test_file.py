@@ -58,6 +58,7 @@ def test_every_topic_of_the_code_is_there_and_no_other() -> None:
         "hello",
         "nv",
         "sv",
+        "want",
     ]
 
 

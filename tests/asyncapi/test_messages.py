@@ -16,7 +16,7 @@ from denwatch.cli.publish import find_coverage
 from denwatch.client.publisher import Publisher, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.operator_protocol import Plan, encode_plan
-from denwatch.node.core.subscriber_protocol import encode_question
+from denwatch.node.core.request_handler import encode_question
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.site import Site, wait_for
@@ -36,7 +36,24 @@ REQUESTS: list[tuple[Any, str]] = [
     ({"subscribe": "pain is severe and", "request": "8"}, "refused"),
     ({"unsubscribe": "nothing of the kind"}, "refused"),
     ({"prefer": [["pulse", "pain"]]}, "preferred"),
+    ("my top 3 of the last 20, by mean", "topped"),
+    ({"my_top": {"top": 3, "within": "10 min"}, "request": "13"}, "topped"),
     ("list", "listed"),
+    ({"my_top": False}, "topped"),
+    ({"find": ["pain", "heart_rate"], "against": ["smoke"], "watch": True}, "found"),
+    ("find pain, near north", "found"),
+    ("find nothing", "found"),
+    ("explain pulse", "explained"),
+    ({"explain": "nothing of the kind"}, "refused"),
+    ({"have": "dog-2", "silence": "10 min"}, "refused"),
+    ("I have medic7, silent for 10 min", "claimed"),
+    ({"have": "0123456789abcdef", "to": "ops", "request": "14"}, "claimed"),
+    ("who has what", "claimed"),
+    ("release 0123456789abcdef", "released"),
+    ({"release": "medic7", "request": "15"}, "released"),
+    ({"change": "pain", "score": 0.5, "escalate": {"to": "ops", "after": "5 min"}}, "changed"),
+    ("mute pain", "changed"),
+    ({"change": "pain", "escalate": None, "muted": None, "request": "16"}, "changed"),
     ({"probe": ["pain is severe"], "request": "9"}, "probed"),
     ("mute", "muted"),
     ({"mute": False, "request": "10"}, "muted"),

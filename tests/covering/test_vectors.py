@@ -21,6 +21,7 @@ def draw_vector(seed: int) -> Vector:
     """Return a random vector of narrow or wide attributes that is not silent at times."""
     vector: Vector = draw_subscription(Dice(seed))
     vector.recent = vector.significance = None
+    vector.restrictors = b""  # test_restrictors.py
     return vector
 
 

@@ -147,7 +147,7 @@ class DeviceNode(HostedNode):
             fields["language"],
             vocabulary,
             vector,
-            {"score": fields["score"]} if "score" in fields else {},
+            {name: fields[name] for name in ("score", "whole") if name in fields},
         )
         expires = self.now + 1000 * life if life else 0
         made: list[Item] = []
@@ -216,6 +216,7 @@ class Watchdog:
         self.flash = Flash(8, image=self.image)
         self.spool = Spool(self.flash, self.now, self.now // 1000)
         self.language = Fuzzy(self.capacity, self.senses)
+        self.samples: dict[int, Sample] = {}  # by event, with the last reading of each attribute
         self.manager = Manager([self.language], self.senses)
         key = FrameKey(self.name, NODE, self.key_id, make_secret(self.key_id))
         self.uplink = Uplink(
@@ -260,12 +261,14 @@ class Watchdog:
 
     def read(self, event: int, values: dict[int, int], width: int = 0) -> bool:
         """Take a reading; it is told if a subscription wants it. Return whether one does."""
-        sample = self._sample(event, values)
+        sample = self.samples.setdefault(event, self._sample(event, {}))
+        sample.clear()
         for attribute, value in values.items():
             sample.set_doubtful(attribute, value - width, value, value, value + width)
         degree = self.language.judge(sample, self.now)
         if degree >= 0:
-            self.keep(write_notification(sample), degree)
+            assert self.language.interest is not None
+            self.keep(self.language.interest.write(sample, -1), degree)
         return degree >= 0
 
     def _sample(
@@ -337,6 +340,21 @@ def seal_up(
     """Return a frame of a device."""
     link = frames.Link(device, NODE, key_id, make_secret(key_id))
     return frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+
+
+def seal_batch(
+    epoch: int,
+    last: int,
+    *vectors: bytes,
+    today: int = 3,
+    answer: tuple[int, int] = (1, 1),
+    elapsed: int = 0,
+) -> bytes:
+    """Return a batch of a device in the epoch of `today`; `answer` is a node's first to it."""
+    link = frames.Link(DEVICE, NODE, 7, make_secret(7))
+    batch = frames.DeviceBatch(epoch, last, list(vectors))
+    frame = frames.pack_batch(batch, today, 1, elapsed)
+    return frames.seal(link, frames.UP, frame, frames.HelloAnswer(today, *answer))
 
 
 def make_hello(epoch: int = 1, count: int = 1, device: str = DEVICE, **fields: Any) -> bytes:

@@ -107,3 +107,52 @@ def test_the_first_device_that_can_answer_is_told_once_and_everywhere() -> None:
     last = list(asked.requests.values())[-1].answer
     assert last is not None
     assert (last["devices"]["here"], last["devices"]["elsewhere"]) == (0, 2)
+
+
+def test_why_a_subscription_is_not_on_the_sensor_is_said() -> None:
+    world = build_world("a")
+    world.add_person("medic", "a")
+    sensed = [Sense(PATIENT.number, (BITS["heart_rate"],), period=5_000)]
+    for number in (1, 2):
+        world.add_device(f"dog-{number}", "a", sensed)
+    asked = world.people["medic"]
+    requests = (
+        {"subscribe": "heart_rate above 100", "name": "wide"},
+        {"subscribe": "heart_rate above 120", "name": "narrow"},
+        {"subscribe": "pain is severe", "name": "pain"},
+        {"explain": "wide"},
+        {"explain": "narrow"},
+        {"explain": "pain"},
+        {"explain": "nothing"},
+    )
+    for number, request in enumerate(requests, start=1):
+        world.ask("medic", request)
+        world.run(number * 10_000)
+    answers = [each.answer for each in asked.requests.values()]
+    wide, narrow, pain, nothing = answers[3:]
+    assert wide is not None
+    assert narrow is not None
+    assert pain is not None
+    assert nothing is not None
+    assert (wide["active"], wide["passive"], wide["words"]) == (2, 0, "on 2 devices")
+    assert (narrow["active"], narrow["passive"]) == (0, 2)
+    assert narrow["covered_by"] == [answers[0]["id"]]  # type: ignore[index]
+    assert narrow["words"] == "not on 2: wide covers it there"
+    assert pain["words"] == "no device here senses all that it names"
+    assert not nothing["ok"]
+
+
+def test_a_probe_says_what_is_covered_what_waits_and_who_can_answer() -> None:
+    world = build_world("a")
+    for name in ("medic", "other"):
+        world.add_person(name, "a")
+    world.add_device("dog-1", "a", [Sense(PATIENT.number, (BITS["heart_rate"],), period=5_000)])
+    world.ask("other", {"subscribe": "heart_rate above 100"})
+    world.run(10_000)
+    texts = ["heart_rate above 120", "heart_rate above 60", "pain is severe"]
+    world.ask("medic", {"probe": texts})
+    world.run(20_000)
+    answer = list(world.people["medic"].requests.values())[-1].answer
+    assert answer is not None
+    assert (answer["new_roots"], answer["nodes"]) == (2, 1)
+    assert (answer["waiting"], answer["devices"]) == (0, 1)

@@ -14,7 +14,15 @@ from denwatch.protocol.degrees import ARITHMETIC
 from denwatch.protocol.subscription import decode, encode
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 
-from tests.devices.device_node import DEVICE, TOPIC, make_vector, meet, settle
+from tests.devices.device_node import (
+    DEVICE,
+    NODE,
+    TOPIC,
+    make_secret,
+    make_vector,
+    meet,
+    settle,
+)
 from tests.devices.installing import check_installed, list_down, make_met
 
 
@@ -160,7 +168,7 @@ def test_what_an_older_version_stored_of_a_device_may_have_doubt() -> None:
     assert not device.may_doubt(1)
     space = node.medium.spaces["device"]
     fields = cbor2.loads(space[watchdog.name.encode()])
-    space[watchdog.name.encode()] = cbor2.dumps(fields[:-1])
+    space[watchdog.name.encode()] = cbor2.dumps(fields[:-3])
     node.reopen()
     (device,) = node.devices.list_devices()
     assert device.may_doubt(1)
@@ -229,10 +237,11 @@ def test_a_clock_that_is_set_changes_no_life() -> None:
 
 
 def read_validity(frame: bytes) -> int:
-    from denwatch.protocol.frames import split_vectors
+    from denwatch.protocol.frames import DOWN, Link, open_frame, split_vectors
     from denwatch.protocol.timecode import decode_duration
 
-    (vector,) = split_vectors(frame[11:-8])
+    link = Link(DEVICE, NODE, 7, make_secret(7))
+    (vector,) = split_vectors(open_frame(link, DOWN, frame).body)
     return decode_duration(decode(vector).validity)
 
 

@@ -20,6 +20,7 @@ from tests.devices.device_node import (
     make_hello,
     make_vector,
     meet,
+    seal_batch,
     seal_up,
     settle,
 )
@@ -32,9 +33,8 @@ def make_note(sequence: int, value: int = 9, age: int = 0, event: int = 1, **fie
     return encode(NotificationVector(event, [reading], sequence & 0xFFFF, age, faults=faults))
 
 
-def note_frame(epoch: int, sequence: int, *vectors: bytes) -> Message:
-    body = frames.join_vectors(list(vectors))
-    return Message(DEVICE, TOPIC + "nv", seal_up(frames.NOTIFICATIONS, epoch, sequence, body))
+def note_frame(epoch: int, sequence: int, *vectors: bytes, **fields: int) -> Message:
+    return Message(DEVICE, TOPIC + "nv", seal_batch(epoch, sequence, *vectors, **fields))  # type: ignore[arg-type]
 
 
 def make_site() -> DeviceNode:
@@ -154,16 +154,14 @@ def test_refused_notifications() -> None:
     check_refused(node, note_frame(3, 1, make_note(1, faults=0b1000)), "senses")
     check_refused(node, note_frame(3, 1, make_note(1, wide=1)), "senses")
     check_refused(node, note_frame(3, 1, make_note(1, event=2, attribute=1)), "senses")
-    check_refused(node, note_frame(3, 2, make_note(1)), "sequence")
     check_refused(node, note_frame(3, 2, make_note(2), make_note(1), make_note(2)), "sequence")
     check_refused(node, note_frame(3, 1, make_note(2), make_note(1)), "sequence")
     check_refused(node, note_frame(3, 0, make_note(0)), "sequence")
-    check_refused(node, note_frame(3, 1), "sequence")
+    check_refused(node, note_frame(3, 1), "vector")
     check_refused(node, note_frame(3, 1, b"\x81"), "vector")
+    check_refused(node, note_frame(3, 1, b"\x81\0\0\1"), "vector")
     check_refused(node, note_frame(3, 1, make_note(1) + b"\0"), "vector")
     nv = TOPIC + "nv"
-    cut = seal_up(frames.NOTIFICATIONS, 3, 1, b"\x09abc")
-    check_refused(node, Message(DEVICE, nv, cut), "vector")
     check_refused(node, Message(DEVICE, nv, seal_up(frames.MESSAGE, 3, 1, b"")), "kind")
     good = note_frame(3, 1, make_note(1)).payload
     check_refused(node, Message("dog-2", nv, good), "sender")
@@ -178,6 +176,12 @@ def test_refused_notifications() -> None:
 def test_a_stranger_has_to_say_hello_first() -> None:
     node = DeviceNode()
     check_refused(node, note_frame(1, 1, make_note(1)), "hello")
+    node.do(Message(DEVICE, TOPIC + "hello", make_hello(3, 1)))
+    for other in ((1, 2), (2, 1)):  # an answer that it did not get
+        check_refused(node, note_frame(3, 1, make_note(1), answer=other), "tag")  # type: ignore[arg-type]
+    check_refused(node, note_frame(2, 1, make_note(1), today=2), "tag")
+    node.do(note_frame(3, 1, make_note(1)))
+    assert node.count_notes() == 1
 
 
 def test_older_runs_may_have_had_other_sensors() -> None:
@@ -204,5 +208,33 @@ def test_a_run_whose_hello_was_lost_gets_its_subscriptions_again() -> None:
     watchdog.next_message()  # the hello: nobody hears it
     watchdog.tell(1, {0: 5})
     settle(node, watchdog)
+    assert node.list_notes() == []
+    watchdog.now += 10_000
+    settle(node, watchdog)
     assert node.list_notes()[-1].device_epoch == 2
     assert len(watchdog.list_installed()) == 1
+
+
+def test_frames_that_came_together_are_received_each_by_itself_and_acknowledged_once() -> None:
+    parts = [
+        note_frame(3, 2, make_note(1, 7), make_note(2, 8)),
+        Message(DEVICE, TOPIC + "nv", b"\0" * 40),  # no frame at all
+        note_frame(3, 2, make_note(1, 7), make_note(2, 8)),  # again
+        note_frame(3, 1, make_note(1, 7)),  # older
+        note_frame(3, 5, make_note(3), make_note(4), make_note(5)),
+        note_frame(3, 6, make_note(6, event=3)),  # not announced
+        note_frame(3, 7, make_note(7)),
+    ]
+    alone, together = make_site(), make_site()
+    for part in parts:
+        alone.do(part)
+    others = tuple(part.payload for part in parts[1:])
+    together.do(parts[0]._replace(others=others))
+    assert together.list_notes() == alone.list_notes()
+    assert [note.device_sequence for note in together.list_notes()] == [1, 2, 3, 4, 5, 7]
+    assert together.counts == alone.counts
+    assert together.counts["device_refused"] == 2
+    assert read_ack(together) == (3, 7)
+    # What is the same on the disk: all but the number of the next frame down.
+    kept = [[*node.store.scan(space)] for node in (alone, together) for space in ("device.taken",)]
+    assert kept[0] == kept[1]

@@ -9,11 +9,19 @@ import pytest
 from denwatch.node.core import device_protocol
 from denwatch.node.core.devices import DeviceRegistry, VectorTable
 from denwatch.node.core.events import Action, Message, Publish
-from denwatch.protocol import frames
+from denwatch.protocol import ccm, frames
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.devices.device_node import DEVICE, TOPIC, DeviceNode, Watchdog, make_hello, meet, seal_up
+from tests.devices.device_node import (
+    DEVICE,
+    TOPIC,
+    DeviceNode,
+    Watchdog,
+    make_hello,
+    meet,
+    seal_batch,
+)
 from tests.devices.storm import SETTINGS, Storm
 
 OPERATIONS = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 999)), min_size=60, max_size=250)
@@ -83,6 +91,7 @@ def test_acknowledged_before_it_is_written_is_lost() -> None:
     storm.send(0)
     storm.carry_up(0)
     storm.gather()
+    storm.carry_all_down()
     storm.read(9)
     storm.send(0)
     storm.carry_up(0)
@@ -128,18 +137,22 @@ def test_a_frame_that_is_believed_before_its_acknowledgement_is_missed(
 
 def check_forged(node: DeviceNode) -> None:
     """A frame with a wrong tag changes nothing."""
-    note = frames.join_vectors([bytes.fromhex("8100000100000001c8")])
-    good = seal_up(frames.NOTIFICATIONS, 1, 1, note)
+    good = seal_batch(1, 1, bytes.fromhex("8100000100000001c8"), today=1)
     node.do(Message(DEVICE, TOPIC + "hello", make_hello()))
     node.do(Message(DEVICE, TOPIC + "nv", good[:-1] + bytes([good[-1] ^ 1])))
     assert node.count_notes() == 0, "a forged notification was taken"
+
+
+def decrypt_unchecked(key: bytes, nonce: bytes, sealed: bytes, covered: bytes) -> bytes:  # noqa: ARG001
+    """Return what comes out, whatever the tag."""
+    return ccm._mix(key, nonce, sealed[-8:] + sealed[:-8])[:-8]
 
 
 def test_without_the_check_of_the_tag_a_forgery_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     check_forged(DeviceNode())
-    monkeypatch.setattr(frames, "equal", lambda _one, _other: True)
+    monkeypatch.setattr(frames, "decrypt", decrypt_unchecked)
     with pytest.raises(AssertionError, match="forged"):
         check_forged(DeviceNode())
 
@@ -160,33 +173,3 @@ def test_without_the_check_for_old_hellos_one_is_believed(monkeypatch: pytest.Mo
     monkeypatch.setattr(device_protocol, "is_fresh", lambda _number, _known: True)
     with pytest.raises(AssertionError, match="believed"):
         check_played_back(DeviceNode())
-
-
-def check_silence(node: DeviceNode) -> None:
-    """A device whose hello is refused goes on saying hello."""
-    watchdog = Watchdog()
-    meet(node, watchdog)
-    watchdog.tell(1, {0: 5})
-    watchdog.vocabulary = b"a newer."  # which is not known here yet
-    watchdog.restart()
-    meet(node, watchdog)
-    node.vocabularies.known[b"a newer."] = node.vocabularies.known[b"vocabula"]
-    watchdog.now += 100_000
-    message = watchdog.next_message()
-    assert message is not None, "it fell silent"
-    assert message.topic.endswith("hello"), "it fell silent"
-
-
-def test_an_answer_after_a_refused_hello_would_end_the_hellos(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    check_silence(DeviceNode())
-
-    class Forgetful(dict[str, str]):
-        def __setitem__(self, _name: str, _reason: str) -> None:
-            """Forget it."""
-
-    node = DeviceNode()
-    monkeypatch.setattr(node.devices, "_silenced", Forgetful())
-    with pytest.raises(AssertionError, match="silent"):
-        check_silence(node)

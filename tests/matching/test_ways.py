@@ -242,15 +242,21 @@ def test_what_no_reading_can_match_has_no_hull() -> None:
 _NODE = """
 import sys
 from denwatch.node.runtime import process
-from denwatch.node.core.languages import load_languages
+from denwatch.client.compiler.stories import SEQUENCE, Story
+from denwatch.node.core.languages import STORY, load_languages
 from denwatch.node.covering import Covering, Approximate
 from denwatch.node.covering.boxes import box_vector
+from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 s = SubscriptionVector(0, [Predicate(0, 10, 20, 100)])
 matcher = load_languages().find(0).make_matcher()
 for id in range(200):
     matcher.add(id, s)
-assert len(matcher.match(NotificationVector(0, [Reading(0, (5, 12, 12, 15))]))) == 200
+reading = NotificationVector(0, [Reading(0, (5, 12, 12, 15))])
+assert len(matcher.match(reading)) == 200
+parts = load_languages().find(STORY).make_matcher()
+parts.add(7, Story(SEQUENCE, (encode(s), encode(s)), ((5_000, 7_500),)))
+assert [(story, part) for story, _, _, part in parts.match_parts([reading])[0]] == [(7, 0), (7, 1)]
 table = Covering(policy=Approximate())
 assert table.subscribe(1, box_vector(s)).active and not table.subscribe(2, box_vector(s)).active
 found = {"numba", "llvmlite"} & set(sys.modules)

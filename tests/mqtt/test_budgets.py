@@ -262,6 +262,19 @@ def test_peers_pay_less_unless_they_lie() -> None:
     assert work.delay("south", 32_768, 0) > 0
 
 
+def test_messages_that_were_handled_together_are_expected_to_take_their_share_each() -> None:
+    work = WorkBudget(1_000)
+    work.charge("dog", 2 * TURN_MS, False, 0, 20, 20)
+    assert [work.delay("dog", 1, 0) for _ in range(11)] == [0] * 10 + [1]
+    work.end_turn()
+    work.charge("dog", 2 * TURN_MS, False, 0)  # one message that took as long
+    assert [work.delay("dog", 1, 0) for _ in range(2)] == [0, 1]
+    for _ in range(3):  # what is expected falls with each message, not with each event
+        work.charge("dog", 2.0, False, 0, 20, 20)
+    work.end_turn()
+    assert [work.delay("dog", 1, 0) for _ in range(20)] == [0] * 20
+
+
 def test_a_turn_has_one_long_message_of_a_name_or_several_short_ones() -> None:
     work = WorkBudget(1_000)
     assert [work.delay("eve", 16_000, 0) for _ in range(2)] == [0, 1]

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -236,9 +237,12 @@ WATCHDOG = """
 import sys, asyncio, time
 sys.path.insert(0, {root!r})
 from denwatch.watchdog.link import DeviceLink, LinkSettings, NodeAddress
+from denwatch.watchdog.packets import PINGREQ
 got = []
+pings = []
+passed = 0  # ms by which the watchdog's clock was set forward
 def clock():
-    return int(time.time() * 1000)
+    return int(time.time() * 1000) + passed
 class Client:
     name = "dog-1"
     topics = ["dens/1/wd/dog-1/sv"]
@@ -247,9 +251,16 @@ class Client:
         pass
     def receive(self, topic, payload, now):
         got.append((topic, bytes(payload)))
+class Link(DeviceLink):
+    async def _write(self, packet):
+        await DeviceLink._write(self, packet)
+        if packet == PINGREQ:
+            pings.append(packet)
 async def main():
-    link = DeviceLink(Client(), [NodeAddress("node", "127.0.0.1", {port}, None, "dog-1", "bone")],
-                clock, lambda n: n // 2, LinkSettings(keep_alive=2, first_delay=0, window=4))
+    global passed
+    settings = LinkSettings(keep_alive=40, timeout=30, first_delay=0, window=4)
+    link = Link(Client(), [NodeAddress("node", "127.0.0.1", {port}, None, "dog-1", "bone")],
+                clock, lambda n: n // 2, settings)
     task = asyncio.create_task(link.run())
     while link.server is None:
         await asyncio.sleep(0.02)
@@ -258,8 +269,11 @@ async def main():
         done.append(await link.publish("dens/1/wd/dog-1/nv", b"%d" % i))
     while len(got) < 2:
         await asyncio.sleep(0.02)
-    await asyncio.sleep(2.5)
-    print("published", done.count(True), "got", got, "lost", link.counts["lost"])
+    while not pings:  # it is quiet for half a minute, and a message has it look at its clock
+        passed += 30000
+        await asyncio.sleep(0.02)
+    done.append(await link.publish("dens/1/wd/dog-1/nv", b"50"))
+    print("published", done.count(True), "got", got[:2], "lost", link.counts["lost"])
 asyncio.run(main())
 """
 
@@ -283,12 +297,15 @@ class TestWatchdog:
             wait_for(lambda: Listening(topic, True) in host.events or runner.poll() is not None)
             host.publish(topic, b"first", token=1)
             host.publish(topic, b"second", token=2)
+            while runner.poll() is None:
+                host.publish(topic, b"more", qos=0)
+                time.sleep(0.05)
             output = runner.communicate()[0].decode()
             killer.cancel()
-            expected = "published 50 got [('%s', b'first'), ('%s', b'second')] lost 0"
+            expected = "published 51 got [('%s', b'first'), ('%s', b'second')] lost 0"
             assert output.strip() == expected % (topic, topic)
             taken = [e.payload for e in host.events if isinstance(e, Message)]
-            assert taken[:50] == [b"%d" % i for i in range(50)]
+            assert taken[:51] == [b"%d" % i for i in range(51)]
             wait_for(lambda: Acknowledged(topic, 1) in host.events)
             wait_for(lambda: Acknowledged(topic, 2) in host.events)
             wait_for(lambda: Message("dog-1", "dens/1/wd/dog-1/hello", b"gone") in host.events)

@@ -1,4 +1,4 @@
-"""MQTT 5 with clients that others wrote, with their defaults: paho, Mosquitto's, aiomqtt."""
+"""MQTT 5 with clients that others wrote, with their defaults: paho, Mosquitto's, aiomqtt, gmqtt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 
 import aiomqtt
+import gmqtt
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
@@ -153,3 +154,28 @@ def test_aiomqtt(host: Host) -> None:
 
     for protocol in (aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5):
         assert asyncio.run(talk(protocol)) == b"x"
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_gmqtt(host: Host, version: int) -> None:
+    async def talk() -> tuple[str, bytes, int]:
+        came: asyncio.Future[tuple[str, bytes, int]] = asyncio.get_running_loop().create_future()
+        ready = asyncio.Event()
+        client = gmqtt.Client("gmqtt")
+
+        def receive(_client: object, topic: str, payload: bytes, qos: int, _more: object) -> int:
+            came.set_result((topic, bytes(payload), qos))
+            return 0
+
+        client.on_message = receive
+        client.on_subscribe = lambda *_: ready.set()
+        async with asyncio.timeout(TIMEOUT):
+            await client.connect("127.0.0.1", host.port, version=version)
+            client.subscribe("t/#", qos=1)
+            await ready.wait()
+            client.publish("t/a", b"x", qos=1)
+            found = await came
+            await client.disconnect()
+        return found
+
+    assert asyncio.run(talk()) == ("t/a", b"x", 1)

@@ -114,11 +114,19 @@ def test_a_record_of_somebody_else_is_named(space: str, key: bytes, value: bytes
     st.booleans(),
     st.integers(0, 65535),
     st.integers(1, 2**63),
+    st.sampled_from([(0, b"", ""), (5, b"p", ""), (0, b"", "$share/g/t"), (5, b"p", "$share/g/t")]),
 )
 def test_queue_records_round_trip(
-    topic: str, payload: bytes, qos: int, retain: bool, released: bool, number: int, order: int
+    topic: str,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    released: bool,
+    number: int,
+    order: int,
+    more: tuple[int, bytes, str],
 ) -> None:
-    record = QueueRecord(topic, payload, qos, retain, released, number)
+    record = QueueRecord(topic, payload, qos, retain, released, number, *more)
     key = make_queue_key(make_session_key("", "c"), order)
     assert read_queue_value(key, write_queue_value(record)) == record
     assert read_queue_key(key) == (b"\0c", order)

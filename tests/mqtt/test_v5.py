@@ -6,8 +6,9 @@ What the Eclipse Paho suite for MQTT 5 checks stands here, too, without its cloc
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.events import Message, Publish
+from denwatch.node.core.events import Message, Publish, Write
 from denwatch.node.mqtt.interface import Limits
+from denwatch.node.mqtt.records import SESSIONS, WILLS, StoredRecordError
 
 from simulator.open_server import OpenRules
 from tests.mqtt import wire, wire5
@@ -585,6 +586,20 @@ class TestSubscriptions:
         assert topics(world.get(link)) == [("t", b"x")]
         check_all(world, {})
 
+    def test_what_waited_for_a_member_over_a_restart_goes_to_another_when_it_ends(self) -> None:
+        world = World5()
+        link = world.join("a", False, ("session", 5))
+        world.send(link, wire5.subscribe(1, (SHARED + "t", 1)))
+        world.lose(link)
+        world.publish("t", b"x")
+        world.restart()
+        other = world.join("b")
+        world.send(other, wire5.subscribe(1, (SHARED + "t", 1)))
+        world.get(other)
+        world.tick(10_000)
+        assert topics(world.get(other)) == [("t", b"x")]
+        check_all(world, {})
+
 
 class TestSessions:
     def test_a_session_stays_as_long_as_it_was_asked_to(self) -> None:
@@ -705,6 +720,39 @@ class TestWills:
         world.lose(link)
         world.join("a", True)
         assert topics(world.get(reader)) == [("w", b"gone")]
+
+    @pytest.mark.parametrize("is_back", [False, True])
+    def test_a_restart_neither_loses_nor_delays_it(self, is_back: bool) -> None:
+        world, link, _ = self.start(5, 50, clean=False)
+        world.lose(link)
+        world.tick(3000)
+        world.restart()
+        reader = world.join("r")
+        world.send(reader, wire5.subscribe(1, ("w", 1)))
+        world.get(reader)
+        if is_back:
+            world.join("a", False, ("session", 50))
+        world.tick(1000)
+        assert not topics(world.get(reader)), "too early"
+        world.tick(2000)
+        assert topics(world.get(reader)) == ([] if is_back else [("w", b"gone")])
+        assert not list(world.store.scan(WILLS)), "what was published or cancelled stays"
+        world.restart()
+        world.tick(10_000)
+        assert not [m for m in world.take_events(Message) if m.topic == "w"][1:], "twice"
+
+    def test_one_whose_session_is_damaged_is_due_at_the_start(self) -> None:
+        world, link, _ = self.start(5, 50, clean=False)
+        world.lose(link)
+        for key, _ in list(world.store.scan(SESSIONS)):
+            world.store.write(Write(SESSIONS, key, None))
+        world.take_events()
+        world.restart()
+        world.tick(100)
+        assert [m.payload for m in world.take_events(Message)] == [b"gone"]
+        world.store.write(Write(WILLS, b"\0a", b"cut"))
+        with pytest.raises(StoredRecordError):
+            world.restart()
 
     def test_disconnect_with_the_will(self) -> None:
         for code, expected in [(0, []), (4, [("w", b"gone")]), (0x80, [("w", b"gone")])]:

@@ -90,6 +90,7 @@ class Radio:
         self.app = place.app(name, client_id=f"radio-{name}")
         self.app.wait()
         self.topic = f"dens/1/wd/{name}/"
+        self.answer = frames.HelloAnswer(1, 0, 0)
         self.app.subscribe(self.topic + "sv", self.topic + "ack")
 
     def hello(self, epoch: int, counter: int = 1) -> None:
@@ -108,14 +109,24 @@ class Radio:
         )
         frame = frames.Frame(frames.MESSAGE, epoch, counter, body)
         self.app.publish(self.topic + "hello", frames.seal(self.link, frames.UP, frame))
+        wait_for("the answer to a hello", lambda: self.find_answer([epoch, counter]))
+
+    def find_answer(self, hello: list[int]) -> bool:
+        """Note the answer to a hello, if it has come."""
+        for message in self.app.find(self.topic + "ack"):
+            frame = frames.open_frame(self.link, frames.DOWN, message)
+            if frames.decode_message(frame.body)[1].get("hello") == hello:
+                self.answer = frames.HelloAnswer(hello[0], frame.epoch, frame.sequence)
+                return True
+        return False
 
     def make_frame(self, epoch: int, sequence: int, link: frames.Link | None = None) -> bytes:
         number = load_shipped("rescue").events["patient"].number
         readings = [Reading(0, (200,) * 4), Reading(1, (180,) * 4)]
         note = NotificationVector(number, readings, sequence & 0xFFFF, 0)
-        body = frames.join_vectors([notification.encode(note)])
-        frame = frames.Frame(frames.NOTIFICATIONS, epoch, sequence, body)
-        return frames.seal(link or self.link, frames.UP, frame)
+        batch = frames.DeviceBatch(epoch, sequence, [notification.encode(note)])
+        frame = frames.pack_batch(batch, self.answer.device_epoch, sequence)
+        return frames.seal(link or self.link, frames.UP, frame, self.answer)
 
     def send(self, payload: bytes) -> None:
         self.app.publish(self.topic + "nv", payload)
@@ -191,7 +202,7 @@ def test_wrong_frames_are_refused_counted_and_change_nothing(place: Place) -> No
             "truncated": good[:-3],
             "bit flipped": good[:12] + bytes([good[12] ^ 1]) + good[13:],
             "turned around": frames.seal(
-                radio.link, frames.DOWN, frames.Frame(frames.NOTIFICATIONS, 1, 2, b"")
+                radio.link, frames.DOWN, frames.Frame(frames.MESSAGE, 1, 2, b"")
             ),
             "empty": b"",
         }

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from denwatch.node.ranking.content import Constraint, ContentError, ContentFilter, Op, matches
+from denwatch.node.ranking.content_covering import covers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from papers.prefsiena_covering import covers
 from tests.ranking import oracle
 
 COMPARISONS = ("=", "!=", "<", ">", "<=", ">=")

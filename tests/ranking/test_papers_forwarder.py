@@ -7,14 +7,21 @@ import math
 
 import pytest
 from denwatch.node.ranking.content import ContentFilter
+from denwatch.node.ranking.content_covering import covers
 from denwatch.node.ranking.rank import PriorityCycle, UnknownPriority
 from denwatch.node.ranking.topk import TopK, Verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from papers import prefsiena
-from papers.prefsiena import Combination, ExpiryRule, Forwarder, Preference, RankingPolicy
-from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena import (
+    Combination,
+    ExpiryRule,
+    Forwarder,
+    Preference,
+    RankingPolicy,
+    measure_degree,
+)
 from papers.prefsiena_graph import ServerOffer, SubscriptionGraph, choose_server, probe_server
 from tests.ranking import oracle
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.ranking.content import ContentFilter
+from denwatch.node.ranking.content_covering import covers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena import measure_degree
 from papers.prefsiena_graph import SubscriptionGraph
 from tests.ranking import oracle
 

@@ -8,6 +8,7 @@ import random
 
 import pytest
 from denwatch.node.ranking.content import ContentFilter
+from denwatch.node.ranking.content_covering import covers
 from denwatch.node.ranking.rank import Rank
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,6 @@ from papers.prefsiena import (
     combine_matches,
     sort_best_first,
 )
-from papers.prefsiena_covering import covers
 
 FANTASY = ContentFilter.of(("genre", "=", "fantasy"))
 JACKSON = ContentFilter.of(("genre", "=", "fantasy"), ("director", "=", "P. Jackson"))

@@ -7,7 +7,7 @@ import math
 import pytest
 from denwatch.node.ranking.rank import Rank
 from denwatch.node.ranking.topk import TopK
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from papers.prefsiena import BoundedTopK, ExpiryRule, find_period_end
@@ -59,6 +59,7 @@ def test_what_others_delivered_counts_as_if_it_had_been_delivered_here(steps, k,
 
 @settings(max_examples=100, deadline=None)
 @given(steps, st.integers(1, 4), st.one_of(st.none(), st.integers(1, 8)), st.integers(0, 9))
+@example([(1, 0, math.inf), (1, 0, 1), (1, 0, math.inf)], 2, None, 0)  # equals, one short-lived
 def test_the_current_best_are_the_k_best_valid_ones(steps, k, window, later):
     events = make_events(steps)
     top_k = TopK(k, window)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 
 import pytest
-from denwatch.node.ranking.rank import PriorityCycle, UnknownPriority, assign_levels
+from denwatch.node.ranking.rank import PriorityCycle, UnknownPriority, assign_levels, keep_acyclic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,3 +56,13 @@ def test_a_long_chain_needs_no_recursion():
 def test_a_condition_on_nothing_is_refused():
     with pytest.raises(UnknownPriority, match="'z', which is not among"):
         assign_levels("ab", [("a", "z")])
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30))
+def test_conditions_that_close_a_circle_with_earlier_ones_are_left_out(conditions):
+    kept: list[tuple[int, int]] = []
+    for pair in conditions:
+        with suppress(PriorityCycle):
+            assign_levels(range(7), [*kept, pair])
+            kept.append(pair)
+    assert keep_acyclic(conditions) == list(dict.fromkeys(kept))

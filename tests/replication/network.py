@@ -32,6 +32,7 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.peers import PeerSettings
+from denwatch.node.core.trust import Proofs, find_key
 
 from simulator.disk import FieldMedium
 from simulator.hosted_node import HostedNode, HostSettings
@@ -80,6 +81,7 @@ class PeerNode(HostedNode):
 
     def subscribe(self, now: int, owner: str, life: int = 0) -> tuple[Item, list[Publish]]:
         body = SubscriptionBody(owner, "", "words", now, 0, b"12345678", b"vector", {})
+        body = self.proofs.sign(body, owner)  # with a key if its owner logged in here
         return self._originate(now, SUBSCRIPTION, life, encode_body(body))
 
     def notify(self, now: int, number: int, life: int = 0) -> tuple[Item, list[Publish]]:
@@ -94,6 +96,40 @@ class PeerNode(HostedNode):
         return self.act(
             lambda transaction: self.item_store.remove(transaction, kind, dot, "removed"), now
         )
+
+    @property
+    def proofs(self) -> Proofs:
+        found = self.node.protocols.proofs
+        assert found is not None
+        return found
+
+    def unsubscribe(self, now: int, person: str, dot: Dot) -> bool:
+        """Remove a subscription as a person asks; return whether others believe it."""
+        item = self.item_store.get(self.store, SUBSCRIPTION, dot)
+        assert item is not None
+        believed: list[bool] = []
+        self.act(
+            lambda transaction: believed.append(
+                self.proofs.end(transaction, dot, find_key(item), person, "removed")
+            ),
+            now,
+        )
+        return believed[0]
+
+    def judge(self, now: int, item: Item) -> tuple[str, str]:
+        """Return what is decided about an item of another node, and why."""
+        found: list[tuple[str, str]] = []
+        judge = self.peers.validator.judge
+        self.act(lambda transaction: found.append(judge(transaction, item)), now)
+        return found[0]
+
+    def accept(self, now: int, item: Item) -> None:
+        """Take an item of another node that is valid."""
+        assert self.judge(now, item)[0] == "new"
+        self.act(lambda transaction: self.item_store.accept(transaction, item, "peer"), now)
+
+    def originate(self, now: int, kind: int, body: bytes) -> Item:
+        return self._originate(now, kind, 0, body)[0]
 
     def _originate(self, now: int, kind: int, life: int, body: bytes) -> tuple[Item, list[Publish]]:
         made: list[Item] = []
@@ -142,6 +178,11 @@ class Network:
         for one, other in ((first, second), (second, first)):
             self.queues[one, other].clear()
             self.hosts[one].handle(PeerDown(other), self.now)
+
+    def isolate(self) -> None:
+        """Cut all links."""
+        for one, other in [sorted(link) for link in self.links]:
+            self.cut(one, other)
 
     def restart(self, name: str) -> None:
         """Kill a host and start it again from its disk: its links are gone."""

@@ -52,6 +52,25 @@ def test_time_goes_on_over_starts_and_the_status_says_how_far_the_machine_is_off
     again.store.close()
 
 
+@pytest.mark.parametrize("seconds", [5.0, RIGHT])
+def test_a_start_that_the_disk_forgot_does_not_give_its_epoch_to_the_next(
+    config: NodeConfig, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """On a machine without a clock, or with one that shows what it last saved."""
+    leaps = iter((7, 2000, 31))
+    monkeypatch.setattr(process, "randbelow", lambda limit: next(leaps) % limit)
+    open_at(config, seconds, monkeypatch).store.close()
+    path = config.data / process.DATABASE
+    before = path.read_bytes()
+    epochs = []
+    for _ in range(2):
+        opened = open_at(config, seconds, monkeypatch)
+        epochs.append(opened.store.epoch)
+        opened.store.close()
+        path.write_bytes(before)
+    assert len(set(epochs)) == 2
+
+
 def test_a_clock_that_is_set_while_the_node_runs_is_kept_over_starts(
     config: NodeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -357,3 +357,94 @@ def test_a_link_whose_bytes_make_the_server_fail_is_closed_and_others_stay() -> 
     node.tick(3)
     node.commit()
     assert "defect: ZeroDivisionError in " in str(read_refusals(store)[0]["why"])
+
+
+NV = events.DEVICES + "dog/nv"
+
+
+class Frames(Fragile):
+    """Receives a device's frames; `groups` are how they came."""
+
+    groups: list[tuple[bytes, ...]]
+
+    def __init__(self, item_store: ItemStore, reader: Reader) -> None:
+        super().__init__(item_store, reader)
+        self.groups = []
+        self.receivers[events.DEVICES] = self.receive_frames
+
+    def receive_frames(self, transaction: Transaction, message: Message) -> None:
+        self.groups.append((message.payload, *message.others))
+        for payload in self.groups[-1]:
+            self.receive(transaction, message._replace(payload=payload, others=()))
+
+
+def make_frames() -> tuple[DurableNode, list[Count], MemoryStore, list[Frames]]:
+    store = MemoryStore("north", EmulatedDisk())
+    built: list[Frames] = []
+    counts: list[Count] = []
+
+    def build() -> Frames:
+        item_store = ItemStore("north", store.epoch, lambda _: b"", lambda _, time: time)
+        built.append(Frames(item_store, store))
+        built[-1].restore()
+        return built[-1]
+
+    node = DurableNode(build(), store, MqttServer(OpenRules()), counts.append, rebuild=build)
+    node.restore(0)
+    connect(node, events.REPLIES + "medic7")
+    node.commit()
+    return node, counts, store, built
+
+
+def test_frames_of_a_device_that_came_together_are_one_event_and_others_are_not() -> None:
+    node, _, store, built = make_frames()
+    topics = [NV, NV, events.REQUESTS + "app", NV, NV, NV, NV.replace("dog", "cat"), NV]
+    packets = [publish(topic, b"%d" % number) for number, topic in enumerate(topics)]
+    node.receive_input(LinkReceived(1, b"".join(packets)), 1)
+    sent = list_sent(list(node.commit().outputs))
+    assert sent.count(b"\x40\x02\x00\x07") == len(topics), "a PUBACK for each"
+    assert built[0].groups == [(b"0", b"1"), (b"3", b"4", b"5"), (b"6",), (b"7",)]
+    assert store.get("echo", b"total") == b"8"
+
+
+def test_of_frames_that_came_together_only_the_one_at_which_the_core_fails_is_refused() -> None:
+    node, counts, store, built = make_frames()
+    packets = [publish(NV, payload) for payload in (b"a", b"bad", b"c")]
+    node.receive_input(LinkReceived(1, b"".join(packets)), 1)
+    sent = list_sent(list(node.commit().outputs))
+    assert sent.count(b"\x40\x02\x00\x07") == 3
+    assert store.get("echo", b"total") == b"2", "what failed left nothing, the others are stored"
+    assert len(built) == 3, "after all of them failed together, and after the bad one"
+    assert built[1].groups == [(b"a",), (b"bad",)]
+    assert built[2].groups == [(b"c",)]
+    assert built[2].listening == {events.REPLIES + "medic7"}
+    assert [refusal["what"] for refusal in read_refusals(store)] == [NV]
+    assert [count.name for count in counts] == ["events_failed"]
+
+
+def test_turns_that_follow_at_once_share_a_commit_but_not_for_long() -> None:
+    node, _, _, store = make()
+    connect(node, ROOT + "echo/out")
+    node.commit()
+
+    def end_turn(payload: bytes, now: int, has_more: bool) -> tuple[bytes, bool]:
+        """Return what is sent after a turn, and whether another one follows."""
+        node.receive_event(Message("", ROOT + "echo/in", payload), now)
+        node.budget.is_turn_over = has_more
+        effects = node.end_turn(now)
+        on_disk = store.medium.spaces.get("echo", {}).get(b"last")
+        is_sent = bool(effects.outputs)
+        assert is_sent == (on_disk == payload), "sent if, and only if, it is on the disk"
+        assert not node.budget.is_turn_over
+        return list_sent(list(effects.outputs)), effects.has_more
+
+    assert b"one" in end_turn(b"one", 100, has_more=False)[0]
+    assert end_turn(b"two", 200, has_more=True) == (b"", True)
+    assert end_turn(b"three", 204, has_more=True) == (b"", True)
+    sent, has_more = end_turn(b"four", 205, has_more=False)
+    assert all(word in sent for word in (b"two", b"three", b"four"))
+    assert not has_more
+    assert end_turn(b"five", 300, has_more=True) == (b"", True)
+    sent, has_more = end_turn(b"six", 308, has_more=True)  # somebody always has more
+    assert b"five" in sent
+    assert has_more, "the rest goes on after the commit"

@@ -47,8 +47,8 @@ def test_after_a_defect_and_a_full_disk_it_starts_again_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = run(tmp_path, monkeypatch, KeyError("defect"), StoreFull("no room"), None)
-    first = stage.epochs[0]
-    assert stage.epochs == [first, first + 1, first + 2]  # a run of its own each time
+    assert len(stage.epochs) == 3
+    assert sorted(set(stage.epochs)) == stage.epochs  # a run of its own each time
 
 
 def test_a_defect_that_comes_back_at_once_ends_the_process(

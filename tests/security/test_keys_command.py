@@ -196,7 +196,7 @@ def test_init_prints_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixtu
     line = "--name node-a --listen mqtts://0.0.0.0:8883 --address a.local --peer b=mqtts://b:8883"
     assert run_init(tmp_path / "a", parser.parse_args(line.split())) == 0
     text = capsys.readouterr().out
-    assert f"denwatch node {tmp_path / 'a' / 'node.toml'}" in text
+    assert f"denwatch node {tmp_path / 'a'}\n" in text
     assert "authority.json" in text
     assert load_config(tmp_path / "a" / "node.toml").peers[0].name == "b"
     with pytest.raises(CommandError, match="NAME=URL"):
@@ -216,8 +216,13 @@ def test_where_a_node_is_reached(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_check_tells_what_does_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, folder, "add subscriber ann --role nurse")
     config = folder / "node.toml"
+    usual = config.read_text()
+    with pytest.raises(CommandError, match='no role "nurse"; there is: coordinator, '):
+        run(capsys, folder, "add subscriber ann --role nurse")
+    config.write_text(usual.replace("[roles.medic]", "[roles.nurse]"))
+    run(capsys, folder, "add subscriber ann --role nurse")
+    config.write_text(usual)
     peer = '[[peers]]\nname = "node-z"\nurl = "mqtts://z:8883"\n'
     config.write_text(config.read_text() + peer)
     text = run(capsys, folder, "check")

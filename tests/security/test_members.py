@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import pytest
+from denwatch.node.core import subscriber_protocol, subscriptions, trust
 from denwatch.node.core.delivery import Delivery
+from denwatch.node.core.device_directory import DeviceDirectory
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
+    ANNOUNCEMENT,
+    BY,
+    CLAIM,
     NOTIFICATION,
+    REMOVAL,
+    REVOCATION,
     SUBSCRIPTION,
+    VOCABULARY,
+    AnnouncementBody,
+    ClaimBody,
     Dot,
+    Item,
     NotificationBody,
+    RemovalBody,
+    SubscriptionBody,
+    VocabularyBody,
     decode_body,
+    encode_body,
     prove_item,
 )
+from denwatch.node.core.peers import item_exchange, knowledge
+from denwatch.node.core.peers.item_exchange import REFUSED
 from denwatch.node.core.pending import DONE
 from denwatch.node.security import site
 from denwatch.node.security.cards import make_node_keys
@@ -23,7 +42,7 @@ from denwatch.node.security.keyring import Keyring
 from denwatch.node.security.registrations import read_registrations, write_registrations
 from denwatch.protocol import cbor
 
-from simulator.keys import HmacKeys
+from simulator.keys import HmacKeys, Roster
 from tests.replication.network import Network
 from tests.security.sites import make_registries, tell
 from tests.subscribers.subscriber_node import (
@@ -33,6 +52,7 @@ from tests.subscribers.subscriber_node import (
     list_ids,
     make_notification,
     make_receipts,
+    make_subscription,
     patient,
 )
 
@@ -129,8 +149,8 @@ def test_a_receipt_of_what_is_here_needs_its_proof() -> None:
 def test_without_the_rule_a_person_is_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Delivery.settle_elsewhere
 
-    def believe(self: Delivery, transaction, subscriber, dot, word):  # type: ignore[no-untyped-def]
-        return real(self, transaction, subscriber, dot, (dot.origin, word[1]))
+    def believe(self: Delivery, transaction, subscriber, dot, word, **rest):  # type: ignore[no-untyped-def]
+        return real(self, transaction, subscriber, dot, (dot.origin, word[1]), **rest)
 
     monkeypatch.setattr(Delivery, "settle_elsewhere", believe)
     with pytest.raises(AssertionError):
@@ -225,13 +245,259 @@ def test_what_is_dead_is_learnt_from_others_when_it_is_sure_to_be_made() -> None
     assert host.item_store.context.runs[run].base == later.sequence
 
 
-def test_any_member_may_say_that_a_subscription_was_removed() -> None:
-    network = Network("abc")
+def subscribe(network: Network) -> Dot:
+    """Let m, who logged in at a and b, subscribe at a, and everybody hear of it."""
+    for name in "ab":
+        network.hosts[name].keys.people.add("m")
     dot = network.hosts["a"].subscribe(network.now, "m")[0].dot
+    network.heal()
+    return dot
+
+
+def list_holders(network: Network, dot: Dot) -> str:
+    hosts = network.hosts.items()
+    return "".join(name for name, host in hosts if dot in host.list_dots(SUBSCRIPTION))
+
+
+def pass_on(network: Network, *route: str) -> None:
+    """Let neighbours on a route meet, one pair after the other."""
+    for one, other in pairwise(route):
+        network.link(one, other)
+        network.run()
+        network.cut(one, other)
+
+
+def test_a_stolen_node_removes_no_subscription_of_a_person_who_was_never_there() -> None:
+    network = Network("abcd")
+    dot = subscribe(network)
+    assert not network.hosts["c"].unsubscribe(network.now, "m", dot)  # m never logged in there
+    network.heal()
+    network.restart("b")
+    network.heal()
+    assert list_holders(network, dot) == "abd"
+
+
+def test_who_walks_to_another_node_unsubscribes_there() -> None:
+    network = Network("abcd")
+    dot = subscribe(network)
+    network.isolate()
+    assert network.hosts["b"].unsubscribe(network.now, "m", dot)
+    pass_on(network, "b", "c", "d", "a")  # nobody but c meets the node where that was
+    assert list_holders(network, dot) == ""
+    network.heal()
+    digests = {host.peers._change_log.fingerprint(b"s" * 16) for host in network.hosts.values()}
+    assert len(digests) == 1
+
+
+def test_what_its_origin_removed_ends_where_nobody_meets_the_origin() -> None:
+    network = Network("abcd")
+    dot = subscribe(network)
+    network.isolate()
+    network.hosts["a"].remove(network.now, dot)
+    pass_on(network, "a", "b", "c", "d")
+    assert list_holders(network, dot) == ""
+
+
+@pytest.mark.parametrize("kind", [VOCABULARY, REVOCATION, ANNOUNCEMENT])
+def test_a_stolen_node_makes_nobody_forget_what_another_node_announced(kind: int) -> None:
+    bodies = {
+        VOCABULARY: encode_body(VocabularyBody(b"12345678", "{}")),
+        REVOCATION: b"a notice",
+        ANNOUNCEMENT: encode_body(AnnouncementBody("wd1", b"12345678", [[1, 1]])),
+    }
+    network = Network("abcd")
+    dot = network.hosts["a"].originate(network.now, kind, bodies[kind]).dot
+    network.heal()
+    network.hosts["c"].remove(network.now, dot, kind)
+    network.heal()
+    holders = [name for name in "abcd" if dot in network.hosts[name].list_dots(kind)]
+    assert holders == ["a", "b", "d"]
+    network.isolate()
+    network.hosts["a"].remove(network.now, dot, kind)
+    pass_on(network, "a", "c", "b", "d")
+    assert not any(network.hosts[name].list_dots(kind) for name in "abd")
+
+
+def test_a_subscription_that_comes_later_than_its_removal_ends_at_once() -> None:
+    network = Network("ab")
+    origin, host = network.hosts["a"], network.hosts["b"]
+    origin.keys.people.add("m")
+    subscription, _ = origin.subscribe(network.now, "m")
+    origin.remove(network.now, subscription.dot)
+    (removal,) = origin.item_store.iterate(origin.store, REMOVAL)
+    host.accept(network.now, removal)
+    network.restart("b")
+    host.accept(network.now, subscription)
+    assert not host.list_dots(SUBSCRIPTION)
+
+
+def test_removals_and_subscriptions_that_no_person_signed_are_refused() -> None:
+    network = Network("abc")
+    dot = subscribe(network)
+    victim, thief = network.hosts["b"], network.hosts["c"]
+    real = thief.item_store.get(thief.store, SUBSCRIPTION, dot)
+    assert real is not None
+    by = decode_body(SubscriptionBody, real.body).options[BY]
+    bodies = [
+        (REMOVAL, encode_body(RemovalBody([list(dot)], ""))),  # of another node
+        (
+            REMOVAL,
+            encode_body(RemovalBody([list(dot)], by)),
+        ),  # with what was signed for another use
+        (REMOVAL, encode_body(RemovalBody([list(dot)], "A" * 128))),
+        (SUBSCRIPTION, real.body),  # repeated, to be removed or replaced by its new origin
+    ]
+    for number, (kind, body) in enumerate(bodies, 500):
+        item = Item(Dot("c", thief.item_store.epoch, number), kind, 0, body)
+        item = replace(item, signature=thief.keys.sign(item.signed))
+        verdict, why = victim.judge(network.now, item)
+        assert (verdict, "person" in why or "another node" in why) == (REFUSED, True), why
+    thief.keys.people.add("thief")
+    mine = thief.proofs._sign_for("thief", trust._cover_removal([dot]))
+    item = Item(
+        Dot("c", thief.item_store.epoch, 600),
+        REMOVAL,
+        0,
+        encode_body(RemovalBody([list(dot)], mine)),
+    )
+    item = replace(item, signature=thief.keys.sign(item.signed))
+    victim.accept(network.now, item)  # well signed, with a key that is not the subscription's
+    assert dot in victim.list_dots(SUBSCRIPTION)
+
+
+def test_without_a_key_any_member_may_say_that_a_subscription_was_removed() -> None:
+    network = Network("abc")
+    dot = network.hosts["a"].subscribe(network.now, "m")[0].dot  # as behind somebody's broker
     network.heal()
     network.hosts["c"].remove(network.now, dot)  # its subscriber may have been there
     network.heal()
-    assert all(dot not in host.list_dots(SUBSCRIPTION) for host in network.hosts.values())
+    assert list_holders(network, dot) == ""
+
+
+def list_subscriptions(node: SubscriberNode) -> list[str]:
+    return [each["id"] for each in node.ask("m", "list")["subscriptions"]]
+
+
+def test_a_member_replaces_no_subscription_by_one_of_the_same_name() -> None:
+    roster = Roster()
+    roster.roles["m"] = "all"
+    node, other = SubscriberNode(roster=roster), SubscriberNode(roster=roster, name="b")
+    asked = {"subscribe": "heart_rate is high", "name": "pulse"}
+    mine = node.ask("m", asked)
+    vector = bytes.fromhex(mine["vector"])
+    theirs = make_subscription(node, "m", vector, Dot("c", 1, 1), created=START + DAY, name="pulse")
+    node.bring(theirs)
+    node.tick()
+    assert list_subscriptions(node) == [mine["id"], f"{theirs.id:016x}"]
+    # The same words do not become those of the thief, who could remove them then.
+    known = node.ask("m", asked)
+    assert (known["known"], known["id"]) == (True, mine["id"])
+    # The person does replace it, at another node.
+    other.now = node.now + DAY + 1000
+    newer = other.ask("m", {"subscribe": "heart_rate is very high", "name": "pulse"})
+    (item,) = other.item_store.iterate(other.store, SUBSCRIPTION)
+    node.bring(item)
+    node.tick()
+    assert list_subscriptions(node) == [newer["id"]]
+    # A subscription without a key is replaced by any: nobody knows whose it is.
+    loose = SubscriberNode()
+    reply = loose.ask("m", asked)
+    loose.bring(
+        make_subscription(
+            loose, "m", vector, Dot("c", 1, 2), created=START + DAY, name="pulse", score=0.5
+        )
+    )
+    loose.tick()
+    assert reply["id"] not in list_subscriptions(loose)
+
+
+def test_priorities_of_a_member_that_contradict_each_other_cost_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = SubscriberNode()
+    vector = bytes.fromhex(
+        node.ask("m", {"subscribe": "heart_rate is high", "name": "n0"})["vector"]
+    )
+    for number in range(1, 60):
+        dot = Dot("c", 1, number)
+        node.bring(make_subscription(node, "m", vector, dot, created=START, name=f"n{number}"))
+    worked: list[object] = []
+    real = subscriptions.assign_levels
+
+    def count(items: Any, conditions: Any) -> dict[Any, int]:
+        worked.append(conditions)
+        return real(items, conditions)
+
+    monkeypatch.setattr(subscriptions, "assign_levels", count)
+    pairs = [[f"n{one}", f"n{other}"] for one in range(60) for other in range(60)]
+    dot = Dot("c", 1, 100)
+    node.bring(make_subscription(node, "m", vector, dot, created=START, name="x", prefer=pairs))
+    assert len(worked) <= 2
+    assert node.ask("m", "list")["ok"]
+
+
+def test_a_member_makes_a_node_tell_people_only_so_much_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscriber_protocol, "_TELLINGS", 60)
+    node = SubscriberNode()
+    for number in range(30):
+        node.ask(f"p{number}", "heart_rate is high")
+    words = node.vocabularies.own_hash
+    looked: list[object] = []
+    real = DeviceDirectory.can_answer
+
+    def look(directory: DeviceDirectory, body: AnnouncementBody, need: Any) -> bool:
+        looked.append(need)
+        return real(directory, body, need)
+
+    monkeypatch.setattr(DeviceDirectory, "can_answer", look)
+    for number in range(1, 11):
+        body = AnnouncementBody(f"wd{number}", words, [[1, 1 << number]])
+        node.bring(Item(Dot("c", 1, number), ANNOUNCEMENT, 0, encode_body(body), b"signed"))
+    assert len(looked) == 60
+    claim = ClaimBody("wd1", "p1", "p1", START, START, 0)
+    told = node.bring(Item(Dot("c", 1, 50), CLAIM, 0, encode_body(claim), b"signed"))
+    assert not told
+    told = node.tick()
+    assert sum("wd1" in str(each.payload) for each in told) >= 29  # all but who has it, at once
+    looked.clear()
+    node.tick()
+    assert 0 < len(looked) <= 90
+
+
+def test_the_person_is_told_what_ends_at_this_node_only() -> None:
+    roster = Roster()
+    roster.roles["m"] = "all"
+    node = SubscriberNode(roster=roster)
+    stranger = Roster()
+    stranger.roles["x"] = "all"
+    other = SubscriberNode(roster=stranger, name="b")
+    other.ask("x", "heart_rate is high")  # signed with a key that m does not have
+    (item,) = other.item_store.iterate(other.store, SUBSCRIPTION)
+    body = replace(decode_body(SubscriptionBody, item.body), owner="m")
+    node.bring(Item(item.dot, SUBSCRIPTION, 0, encode_body(body), b"signed"))
+    (found,) = list_subscriptions(node)
+    answer = node.ask("m", {"unsubscribe": found})
+    assert answer["removed"] == answer["only_here"] == [found]
+    assert list_subscriptions(node) == []
+
+
+@pytest.mark.parametrize("rule", ["is_open", "find_forgery", "twins"])
+def test_without_a_rule_about_removals_a_person_is_silenced(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = test_removals_and_subscriptions_that_no_person_signed_are_refused
+    if rule == "is_open":
+        monkeypatch.setattr(knowledge, "is_open", lambda _: True)
+        test = test_a_stolen_node_removes_no_subscription_of_a_person_who_was_never_there
+    elif rule == "find_forgery":
+        monkeypatch.setattr(item_exchange, "find_forgery", lambda *_: "")
+    else:
+        monkeypatch.setattr(subscriptions, "may_replace", lambda *_: True)
+        test = test_a_member_replaces_no_subscription_by_one_of_the_same_name
+    with pytest.raises(AssertionError):
+        test()
 
 
 def test_a_member_reads_what_it_carries_and_drops_what_only_it_has() -> None:

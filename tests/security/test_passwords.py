@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 
 import pytest
@@ -14,6 +15,7 @@ from denwatch.node.security.credentials import (
     hash_password,
     make_hash,
     make_password,
+    open_hash,
     verify_password,
 )
 
@@ -64,18 +66,30 @@ def test_a_right_password_is_computed_once_and_a_wrong_one_each_time() -> None:
     known = VerifiedPasswords(b"k" * 32)
     text = make_hash(PASSWORD, COST_MADE)
     assert not known.is_known(text, PASSWORD.encode())
-    for _ in range(3):
-        assert known.verify(text, PASSWORD.encode())
+    assert len({known.open(text, PASSWORD.encode()) for _ in range(3)} - {None}) == 1
     assert known.computed == 1
     for _ in range(3):
-        assert not known.verify(text, b"wrong")
+        assert known.open(text, b"wrong") is None
     assert known.computed == 4
 
 
 def test_a_remembered_password_is_not_good_for_another_hash() -> None:
     known = VerifiedPasswords(b"k" * 32)
-    assert known.verify(make_hash(PASSWORD, COST_MADE), PASSWORD.encode())
-    assert not known.verify(make_hash("another-one-9", COST_MADE), PASSWORD.encode())
+    assert known.open(make_hash(PASSWORD, COST_MADE), PASSWORD.encode())
+    assert known.open(make_hash("another-one-9", COST_MADE), PASSWORD.encode()) is None
+
+
+def test_the_secret_of_a_password_does_not_follow_from_its_hash() -> None:
+    text = make_hash(PASSWORD, COST_MADE)
+    secret = open_hash(text, PASSWORD.encode())
+    assert secret == open_hash(text, PASSWORD.encode())
+    assert secret is not None
+    assert len(secret) == 32
+    assert base64.b64encode(secret).decode() not in text
+    salt = base64.b64decode(text.split("$")[4])
+    alone = hashlib.scrypt(PASSWORD.encode(), salt=salt, n=1 << COST_MADE, r=8, p=1, dklen=32)
+    assert base64.b64encode(alone).decode() == text.split("$")[5]  # as older versions stored it
+    assert secret != open_hash(make_hash(PASSWORD, COST_MADE), PASSWORD.encode())
 
 
 @pytest.mark.parametrize(

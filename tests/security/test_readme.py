@@ -28,7 +28,7 @@ def test_keys_and_passwords_of_the_device(node: str) -> None:
 
 
 def test_the_frame_is_accepted_at_its_node_only() -> None:
-    (line,) = [line for line in README.splitlines() if line.strip().startswith("42 0001 ")]
+    (line,) = [line for line in README.splitlines() if line.strip().startswith("83 0001 ")]
     data = bytes.fromhex(line)
     north, south = (
         frames.Link("dog-1", node, 1, derive_device_secret(MASTER, "dog-1", node, 1))

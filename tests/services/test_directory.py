@@ -7,12 +7,12 @@ import pytest
 from denwatch.node.services import (
     ExactFinder,
     FeasibilityRule,
-    ServiceDirectory,
 )
 from denwatch.node.services.request import pack_planes, read_matrix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.svds_directory import ServiceDirectory
 from tests.services.cases import draw_vector
 
 

@@ -5,6 +5,7 @@ Uses `denwatch.protocol.matching`, the definition of a match, and nothing of the
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from denwatch.protocol import subscription
@@ -85,13 +86,20 @@ class Oracle:
         """A subscriber has a notification."""
         self.done.setdefault(owner, set()).add(id)
 
-    def find_rank(self, owner: str, id: int) -> tuple[float, int, int, int] | None:
-        """Return the place of a notification for a subscriber, smaller is better; None: not his."""
+    def find_rank(
+        self, owner: str, id: int, known: Container[int]
+    ) -> tuple[float, int, int, int] | None:
+        """Return the place of a notification for a subscriber, smaller is better; None: not his.
+
+        `known`: the subscriptions that the node has matched it with so far; it catches up in ticks.
+        """
         news = self.news[id]
         degrees = [
             (self.subscriptions[asked].score * degree / 255, degree)
             for asked, degree in news.hits.items()
-            if self.subscriptions[asked].owner == owner and not self.subscriptions[asked].is_gone
+            if self.subscriptions[asked].owner == owner
+            and not self.subscriptions[asked].is_gone
+            and asked in known
         ]
         if not degrees:
             return None
@@ -106,6 +114,6 @@ class Oracle:
             for id, news in self.news.items()
             if news.is_held
             and news.expires > now
-            and self.find_rank(owner, id) is not None
+            and self.find_rank(owner, id, self.subscriptions) is not None
             and id not in self.done.get(owner, ())
         }

@@ -83,9 +83,10 @@ class SubscriberNode(HostedNode):
 
     def __init__(self, medium: FieldMedium | None = None, **options: Any) -> None:
         settings = options.get("settings") or SubscriberSettings()
+        name = options.get("name", "a")
         super().__init__(
-            "a",
-            Ring("a", Roster()),
+            name,
+            Ring(name, options.get("roster") or Roster()),
             options.get("vocabulary"),
             HostSettings(subscribers=settings, devices=None, peers=None),
             roles=options.get("roles"),

@@ -72,7 +72,7 @@ CASES = {
         WAITING, heapq, "heappush", lambda heap, entry: heap.append(entry),
     ),
     "what others delivered is not delivered": (
-        MARKED_BEFORE, Delivery, "settle_elsewhere", lambda *_: None,
+        MARKED_BEFORE, Delivery, "settle_elsewhere", lambda *_, **__: None,
     ),
     "late subscriptions are matched": (
         LATE, pending.Pending, "catch_up", lambda *_: (),

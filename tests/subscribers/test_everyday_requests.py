@@ -75,3 +75,25 @@ def test_the_role_decides_what_a_word_means() -> None:
     request = read_request(b"temperature above 39")
     found = compile_request(request, "medic7", 0, Vocabularies(RESCUE), MedicRoles())
     assert found.event.name == "patient"
+
+
+def test_a_story_is_known_by_its_words_whatever_the_request_looks_like() -> None:
+    told = "no smoke for about 10 minutes"
+    node = SubscriberNode()
+    for request in (told, {"subscribe": told, "name": "calm"}):
+        reply = node.ask("ada", request)
+        assert reply["ok"], reply
+        assert reply["understood"].startswith("no smoke at least")
+        assert "understood as: smoke above 0" in reply["taken"]
+    assert (
+        node.ask("ada", {"subscribe": "no smoke", "name": "clear"})["understood"] == "smoke = 0 %"
+    )
+    assert node.ask("ada", "no smoke")["understood"] == "smoke = 0 %"
+
+
+def test_a_node_is_asked_what_everyday_words_and_stories_would_add() -> None:
+    node = SubscriberNode()
+    asked = ["patients with fever", "smoke within 5 min after high carbon monoxide"]
+    reply = node.ask("ada", {"probe": asked, "request": "p"})
+    assert reply["ok"], reply
+    assert reply["new_roots"] == 3  # one, and each part of the story

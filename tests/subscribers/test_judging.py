@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denwatch.node.core import delivery
+from denwatch.node.core import significance as node_significance
 from denwatch.node.core.delivery import rank_matches
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item, SubscriptionBody, encode_body
 from denwatch.node.core.notifications import format_time
@@ -92,7 +92,7 @@ def test_codes_stand_for_dots(rows: list[tuple[str, int, int]]) -> None:
 def test_a_node_and_a_device_have_one_dead_band(
     value: int, last: int, band: int, relative: int
 ) -> None:
-    assert delivery._has_moved(value, last, band, relative) == significance.has_moved(
+    assert node_significance._has_moved(value, last, band, relative) == significance.has_moved(
         value, last, band, relative
     )
 

@@ -32,6 +32,20 @@ def test_the_same_in_words_json_and_cbor_is_one_subscription() -> None:
     assert node.subscribers.count_subscriptions() == 1
 
 
+def test_a_story_is_one_in_every_surface_that_an_app_may_send() -> None:
+    node = SubscriberNode()
+    text = "smoke is dense within about 5 min after carbon_monoxide is high"
+    told = {"sequence": ["carbon_monoxide is high", "smoke is dense"], "within": ["about 5 min"]}
+    words = node.ask("chief", text)
+    assert words["ok"], words
+    for asked in ({"story": text}, {"subscribe": text}, {"subscribe": {"story": told}}):
+        reply = node.ask("chief", json.dumps(asked))
+        assert reply["ok"], reply
+        assert (reply["id"], reply["known"]) == (words["id"], True)
+    refused = node.ask("chief", json.dumps({"subscribe": text, "exact": True}))
+    assert "exact" in refused["error"]
+
+
 def test_xml_is_compiled() -> None:
     from denwatch.client.language import parse, print_as
 
@@ -265,7 +279,15 @@ def test_a_probe_counts_what_would_be_new() -> None:
     node.ask("m", "heart_rate is high")
     before = dict(node.medium.spaces["item.subscription"])
     reply = node.ask("n", {"probe": ["heart_rate is high", "pain is severe"], "request": "p"})
-    assert reply == {"ok": True, "node": "a", "new_roots": 1, "nodes": 1, "request": "p"}
+    assert reply == {
+        "ok": True,
+        "node": "a",
+        "new_roots": 1,
+        "nodes": 1,
+        "waiting": 0,
+        "devices": 0,
+        "request": "p",
+    }
     assert node.medium.spaces["item.subscription"] == before
     assert node.ask("n", {"probe": ["pain is severe"] * 16})["ok"]
     assert "16 texts at most" in node.ask("n", {"probe": ["pain is severe"] * 17})["error"]

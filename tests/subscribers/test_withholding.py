@@ -29,13 +29,23 @@ from tests.subscribers.wording import compile_words, show
 def test_what_expired_is_not_delivered() -> None:
     node = SubscriberNode()
     node.ask("m", "heart_rate is high")
-    node.ask("q", "heart_rate is high, expires after 10 s")
+    node.ask("q", "heart_rate is high, in the last 10 s")
     node.read(patient(heart_rate=180), life=60_000)
     node.now += 30_000
     assert node.attach("q") == []
     assert node.find_logs("suppress")[-1]["reason"] == "expired"
     node.now += 30_000
     assert node.attach("m") == []
+
+
+def test_how_long_it_is_valid_counts_from_the_decision_and_is_shown() -> None:
+    node = SubscriberNode()
+    node.ask("m", "heart_rate is high, expires after 10 s")
+    node.read(patient(heart_rate=180), life=60_000)
+    node.now += 30_000
+    (published,) = node.attach("m")
+    assert load(published)["at"] == "2027-01-15T08:00:00.000Z"
+    assert load(published)["expires"] == "2027-01-15T08:00:40.000Z"
 
 
 def test_recent_is_judged_when_it_is_delivered() -> None:

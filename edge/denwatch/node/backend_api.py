@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from denwatch.client.vocabulary import EventType
-from denwatch.node.core.delivery import DeliveryPolicy, FoundMatch
+from denwatch.node.core.delivery import DeliveryPolicy
 from denwatch.node.core.events import OPERATORS, STATUS, Write
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
@@ -37,6 +37,7 @@ from denwatch.node.core.notifications import (
     shorten_hash,
 )
 from denwatch.node.core.operator_protocol import Plan, encode_items, encode_plan
+from denwatch.node.core.preferences import FoundMatch
 from denwatch.node.core.subscriptions import (
     OpenRoles,
     SingleClock,

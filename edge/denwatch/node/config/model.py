@@ -129,6 +129,7 @@ class LogSection(Section, frozen=True):
     rotate_seconds: Seconds = 300
     keep_days: Annotated[int, msgspec.Meta(ge=0, le=36_600)] = 0
     sign_all: bool = False
+    whole_readings: bool = False
 
 
 class MetricsSection(Section, frozen=True):

@@ -27,12 +27,20 @@ ROOM       a `DeviceKind` is all devices that sense the same and have the same r
            rest is counted, and the log reports it. Choosing anew is work for a tick, not for every
            subscription.
 
+NAMES      a device sends the attributes that its vectors name, and no others. A passive vector's
+           must not be missing from what an active one lets it send, nor the old readings that its
+           restrictors ask for. So where the installed vectors do not name all that is requested,
+           a device gets a *naming vector* too: it names the attributes and matches nothing. It is
+           all attributes if a subscription asks for the whole reading, or the node does.
+
 Nothing is written here: the subscriptions are items, and covering is worked out anew at a start.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from denwatch.node.core.items import SubscriptionBody
@@ -41,7 +49,8 @@ from denwatch.node.covering import Covering, Domains, Policy
 from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_doubtful, box_vector
 from denwatch.protocol import subscription
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.subscription import decode
+from denwatch.protocol.subscription import MORE, RESTRICTORS, decode, encode
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 Masks = tuple[int, int]  # features, and those of them with 16 bits
 Sensed = Mapping[int, Masks]  # by event
@@ -52,17 +61,58 @@ HEAD = 6  # bytes before the vectors of one event and feature mask
 
 
 class RequestedVector:
-    """One vector that devices shall match; `ids` are the subscriptions that request it."""
+    """One vector that devices shall match; `ids` are the subscriptions that request it.
 
-    __slots__ = ("body", "expires", "features", "ids", "score", "vocabulary", "wides")
+    Nearly all are requested by one, and there may be many: so one alone is kept without a list.
+    """
+
+    __slots__ = (
+        "_others",
+        "body",
+        "expires",
+        "features",
+        "first",
+        "score",
+        "vocabulary",
+        "wholes",
+        "wides",
+    )
 
     def __init__(self, vocabulary: bytes, body: bytes, masks: Masks) -> None:
         self.vocabulary = vocabulary
         self.body = body
         self.features, self.wides = masks
-        self.ids: list[int] = []
+        self.first: int | None = None
+        self._others: list[int] | None = None  # who came after the first
         self.expires = 0  # when the last of them does, in our timeline
         self.score = 0.0
+        self.wholes = 0  # how many of them ask for the whole reading
+
+    @property
+    def ids(self) -> list[int]:
+        """The subscriptions that request it, in order."""
+        return [] if self.first is None else [self.first, *(self._others or ())]
+
+    def add_id(self, id: int) -> None:
+        """Let one more subscription request it."""
+        if self.first is None:
+            self.first = id
+        elif self._others is None:
+            self._others = [id]
+        else:
+            self._others.append(id)
+
+    def remove_id(self, id: int) -> bool:
+        """Let a subscription request it no more; return whether it did."""
+        others = self._others or []
+        if self.first == id:
+            self.first = others.pop(0) if others else None
+        elif id in others:
+            others.remove(id)
+        else:
+            return False
+        self._others = others or None
+        return True
 
     @property
     def event(self) -> int:
@@ -75,7 +125,9 @@ class RequestedVector:
 
 
 def strip_vector(vector: bytes) -> bytes:
-    """Return a vector without handle and validity."""
+    """Return a vector without handle and validity: itself, if it has none."""
+    if vector[2:4] == b"\0\0" and vector[5:6] == b"\0":
+        return vector
     return vector[:2] + bytes(2) + vector[4:5] + bytes(1) + vector[6:]
 
 
@@ -93,9 +145,57 @@ def read_masks(body: bytes) -> Masks:
     return s.features, wides
 
 
+@lru_cache(maxsize=8192)
+def list_names(body: bytes) -> tuple[tuple[int, int], ...]:
+    """Return the attributes that a vector names, each with its restrictor (0: it has none)."""
+    features = int.from_bytes(body[6:8], "big")
+    bits = [bit for bit in range(16) if features >> bit & 1]
+    has_restrictors = body[1] & 8 and body[8] & MORE and body[9] & RESTRICTORS
+    codes = decode(body).restrictors if has_restrictors else bytes(len(bits))
+    return tuple(zip(bits, codes, strict=True))
+
+
 def name_head(body: bytes) -> bytes:
-    """Return event and features: vectors that share them share a head on the device."""
-    return bytes([body[0] & 63]) + body[6:8]
+    """Return event and required features: vectors that share them share a head on the device."""
+    required = sum(1 << bit for bit, code in list_names(body) if not code)
+    return bytes([body[0] & 63]) + required.to_bytes(2, "big")
+
+
+class NamedAttributes:
+    """The attributes that some vectors name, and how old their readings may be at most."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[int, int]] = Counter()
+
+    def add(self, body: bytes) -> None:
+        """Count a vector's attributes."""
+        self._counts.update(list_names(body))
+
+    def remove(self, body: bytes) -> None:
+        """Count them no longer."""
+        for name in list_names(body):
+            self._counts[name] -= 1
+            if not self._counts[name]:
+                del self._counts[name]
+
+    def find(self) -> dict[int, int]:
+        """Return the highest restrictor of each attribute that is named."""
+        return dict(sorted(self._counts))
+
+
+def build_naming(event: int, names: Mapping[int, int], wides: int) -> bytes:
+    """Return a vector that names attributes and matches nothing: its first predicate never holds.
+
+    `names` has a restrictor for each attribute.
+    """
+    predicates: list[Predicate] = []
+    for bit in sorted(names):
+        is_wide = bool(wides >> bit & 1)
+        last = 65535 if is_wide else 255
+        predicates.append(Predicate(bit, 0, last, negated=not predicates, wide=is_wide))
+    codes = bytes(names[bit] for bit in sorted(names))
+    restrictors = codes if any(codes) else b""
+    return encode(SubscriptionVector(event, predicates, threshold=255, restrictors=restrictors))
 
 
 def measure_vector(body: bytes) -> int:
@@ -107,16 +207,17 @@ def measure_vector(body: bytes) -> int:
 
 
 class RequestedVectors:
-    """All requested vectors, by event, then by vector and vocabulary."""
+    """All requested vectors, by event and vocabulary, then by vector."""
 
     def __init__(self, lower: Callable[[StoredSubscription], bytes | None]) -> None:
         """`lower` returns the vector that serves a subscription; None: devices have none for it."""
         self._lower = lower
-        self._by_event: dict[int, dict[tuple[bytes, bytes], RequestedVector]] = {}
+        self._by_event: dict[int, dict[bytes, dict[bytes, RequestedVector]]] = {}
 
     def iterate(self, event: int) -> Iterator[RequestedVector]:
         """Yield the vectors about an event, in whatever vocabulary."""
-        yield from self._by_event.get(event, {}).values()
+        for vectors in self._by_event.get(event, {}).values():
+            yield from vectors.values()
 
     def add(
         self,
@@ -125,6 +226,8 @@ class RequestedVectors:
         expires: int,
         score: float,
         masks: Masks | None = None,
+        *,
+        is_whole: bool = False,
     ) -> tuple[RequestedVector, bool] | None:
         """Add a subscription; return its vector and whether that is new, None: not for devices.
 
@@ -133,41 +236,53 @@ class RequestedVectors:
         lowered = self._lower(body)
         if lowered is None:
             return None
-        key = strip_vector(lowered), body.vocabulary
-        vectors = self._by_event.setdefault(key[0][0] & 63, {})
+        key = strip_vector(lowered)
+        vectors = self._by_event.setdefault(key[0] & 63, {}).setdefault(body.vocabulary, {})
         vector = vectors.get(key)
         is_new = vector is None
         if vector is None:
             try:
-                masks = masks or read_masks(key[0])
-                vector = vectors[key] = RequestedVector(body.vocabulary, key[0], masks)
+                masks = masks or read_masks(key)
+                vector = vectors[key] = RequestedVector(body.vocabulary, key, masks)
             except ProtocolError:
                 return None
-        vector.ids.append(id)
+        vector.add_id(id)
         vector.expires = max(vector.expires, expires)
-        vector.score += score
+        vector.score = vector.score + score if vector.score else score
+        vector.wholes += is_whole
         return vector, is_new
+
+    def find_vector(self, body: StoredSubscription) -> bytes | None:
+        """Return the vector that devices are asked to match for a subscription, if there is one."""
+        lowered = self._lower(body)
+        return None if lowered is None else strip_vector(lowered)
 
     def remove(self, id: int, body: SubscriptionBody) -> tuple[RequestedVector, bool] | None:
         """Remove a subscription; return its vector and whether nobody requests it any more."""
         lowered = self._lower(body)
         if lowered is None:
             return None
-        key = strip_vector(lowered), body.vocabulary
-        vectors = self._by_event.get(key[0][0] & 63, {})
+        key = strip_vector(lowered)
+        vectors = self._by_event.get(key[0] & 63, {}).get(body.vocabulary, {})
         vector = vectors.get(key)
-        if vector is None or id not in vector.ids:
+        if vector is None or not vector.remove_id(id):
             return None
-        vector.ids.remove(id)
         vector.score -= read_score(body)
-        if not vector.ids:
+        vector.wholes -= asks_whole(body)
+        is_unrequested = vector.first is None
+        if is_unrequested:
             del vectors[key]
-        return vector, not vector.ids
+        return vector, is_unrequested
 
 
 def read_score(body: SubscriptionBody) -> float:
     """Return what a match of a subscription is worth to its subscriber."""
     return float(body.options.get("score", 1))
+
+
+def asks_whole(body: SubscriptionBody) -> bool:
+    """Return whether a subscriber wants all values of a reading."""
+    return bool(body.options.get("whole"))
 
 
 _LEAST_CHANGES = 32  # before a table is built anew
@@ -194,8 +309,13 @@ class CoverageChange(NamedTuple):
 class Coverage:
     """The requested vectors about one event that fit one set of features."""
 
-    def __init__(self, key: CoverageKey, policy: Policy) -> None:
+    def __init__(self, key: CoverageKey, policy: Policy, is_whole: bool = False) -> None:
+        """`is_whole`: devices shall send whole readings, whoever asks for them."""
         self.key = key
+        self.is_renamed = False  # what is asked for, or who asks for the whole, has changed
+        self._is_whole = is_whole
+        self._wholes: set[bytes] = set()  # requested by somebody who wants the whole reading
+        self._asked = NamedAttributes()
         self.active: dict[bytes, None] = {}
         self.waiting: dict[bytes, None] = {}  # to be placed
         # By vector. Several requested ones have the same if they are of several vocabularies.
@@ -239,15 +359,46 @@ class Coverage:
         """Return the active vector that covers a passive one alone, if that is known."""
         return self._by.get(body)
 
+    def find_names(self) -> dict[int, int]:
+        """Return the attributes that devices must send, with how old they may be."""
+        names = self._asked.find()
+        if names and (self._is_whole or self._wholes):
+            features = self.key.masks[0]
+            names = {bit: names.get(bit, 0) for bit in range(16) if features >> bit & 1}
+        return names
+
+    def explain(self, body: bytes) -> tuple[str, list[int]] | None:
+        """Return whether a vector is active, passive or waits, and the subscriptions that cover it.
+
+        None if it is not requested of these devices.
+        """
+        if body not in self._requested:
+            return None
+        if body in self.waiting:
+            return "waiting", []
+        if body in self.active:
+            return "active", []
+        return "passive", [self.name_item(each) for each in self._table.explain(body)]
+
     # Changing ---------------------------------------------------------------------------------
 
     def offer(self, vector: RequestedVector) -> bool:
         """Add a vector; return whether its bytes are new here, so that `place` decides on it."""
         is_new = vector.body not in self._requested
         self._requested.setdefault(vector.body, []).append(vector)
+        self._note_whole(vector.body)
         if is_new:
             self.waiting[vector.body] = None
+            self._asked.add(vector.body)
+            self.is_renamed = True
         return is_new
+
+    def _note_whole(self, body: bytes) -> None:
+        """Note whether somebody who requests a vector asks for the whole reading."""
+        is_whole = any(vector.wholes for vector in self._requested.get(body, ()))
+        if is_whole != (body in self._wholes):
+            self._wholes ^= {body}
+            self.is_renamed = True
 
     def place(self, limit: int, now: int) -> CoverageChange:
         """Decide on at most so many of the vectors that wait."""
@@ -274,9 +425,12 @@ class Coverage:
         if vector not in requested:
             return change
         requested.remove(vector)
+        self._note_whole(body)
         if requested:
             return change
         del self._requested[body]
+        self._asked.remove(body)
+        self.is_renamed = True
         if body in self.waiting:
             del self.waiting[body]
             return change
@@ -294,8 +448,9 @@ class Coverage:
         return change
 
     def renew(self, body: bytes, now: int) -> CoverageChange:
-        """Note that a vector which is here already may have to stay longer."""
+        """Note that a vector which is here already may have to stay longer, or be sent whole."""
         change = CoverageChange([], [], [])
+        self._note_whole(body)
         end = self._find_end(body)
         if body in self.active:
             is_short = end > self.find_lease(body)
@@ -405,9 +560,17 @@ class DeviceKind:
         self.selected: dict[bytes, Coverage] = {}
         self.is_stale = False  # a choice may have to be made
         self._room = DeviceMemory()
+        self._named = [NamedAttributes() for _ in coverages]  # by what is selected
+        self._namings = [b"" for _ in coverages]
         for coverage in coverages:
             for body in coverage.active:
                 self._select(body, coverage)
+        self._rename()
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """All that the devices shall have."""
+        return [*self.selected, *filter(None, self._namings)]
 
     @property
     def is_settled(self) -> bool:
@@ -420,6 +583,8 @@ class DeviceKind:
 
     def find_lease(self, body: bytes) -> int:
         """Return until when a vector must stay on the devices; 0: they shall not have it."""
+        if body in self._namings:
+            return FOREVER
         coverage = self.selected.get(body)
         return 0 if coverage is None else coverage.find_lease(body)
 
@@ -430,27 +595,66 @@ class DeviceKind:
             self.is_stale = True  # somebody else fits now
         told += [body for body in change.added if self._select(body, coverage)]
         told += [body for body in change.renewed if body in self.selected]
-        return told
+        return told + self._rename()
 
     def choose(self) -> list[bytes]:
         """Choose anew if that is due: the best first; return what devices must hear of."""
         if not self.is_stale:
             return []
-        self.is_stale = False
-        before = self.selected
-        self.selected = {}
-        self._room = DeviceMemory()
+        before, namings = self.selected, self._namings
         ranked = []
         for coverage in self.coverages:
             for body in coverage.active:
                 served, score = coverage.rate(body)
                 ranked.append((-served, -score, len(body), body, coverage))
         ranked.sort(key=lambda row: row[:4])
-        for *_, body, coverage in ranked:
-            self._select(body, coverage)
+        for is_reserved in (False, True):  # what a naming vector needs is known afterwards
+            self.selected = {}
+            self._room = DeviceMemory()
+            self._named = [NamedAttributes() for _ in self.coverages]
+            self._namings = [b"" for _ in self.coverages]
+            for place, coverage in enumerate(self.coverages if is_reserved else ()):
+                self._set_naming(place, _name_all(coverage))
+            for *_, body, coverage in ranked:
+                self._select(body, coverage)
+            self._rename()
+            if self._room.used <= self.capacity:
+                break
+        for place in range(len(self.coverages)):
+            if self._room.used > self.capacity:  # hardly any room at all
+                self._set_naming(place, b"")
+        for *_, body, coverage in ranked:  # what was reserved and not needed
+            if body not in self.selected:
+                self._select(body, coverage)
         self.is_stale = False
         changed = [body for body in before if body not in self.selected]
-        return changed + [body for body in self.selected if body not in before]
+        changed += [body for body in self.selected if body not in before]
+        return changed + [body for body in {*namings} ^ {*self._namings} if body]
+
+    def _rename(self) -> list[bytes]:
+        """Name what the selected vectors do not; return what devices must hear of."""
+        changed: list[bytes] = []
+        for place, coverage in enumerate(self.coverages):
+            if coverage.waiting:
+                continue  # who must be named is known when all are placed
+            named = self._named[place].find()
+            asked = coverage.find_names()
+            is_named = all(named.get(bit, -1) >= code for bit, code in asked.items())
+            changed += self._set_naming(place, b"" if is_named else _name_all(coverage))
+        if self._room.used > self.capacity:
+            self.is_stale = True
+        return changed
+
+    def _set_naming(self, place: int, body: bytes) -> list[bytes]:
+        old = self._namings[place]
+        if body == old:
+            return []
+        if old:
+            self._room.remove(old)
+        if body:
+            self._room.add(body)
+        self._namings[place] = body
+        return [one for one in (old, body) if one]
 
     def _select(self, body: bytes, coverage: Coverage) -> bool:
         if self._room.used + self._room.measure(body) > self.capacity:
@@ -458,10 +662,19 @@ class DeviceKind:
             return False
         self._room.add(body)
         self.selected[body] = coverage
+        self._named[self.coverages.index(coverage)].add(body)
         return True
 
     def _deselect(self, body: bytes) -> bool:
-        if self.selected.pop(body, None) is None:
+        coverage = self.selected.pop(body, None)
+        if coverage is None:
             return False
         self._room.remove(body)
+        self._named[self.coverages.index(coverage)].remove(body)
         return True
+
+
+def _name_all(coverage: Coverage) -> bytes:
+    """Return the naming vector of all that is asked of a coverage; empty if nothing is."""
+    names = coverage.find_names()
+    return build_naming(coverage.key.event, names, coverage.key.masks[1]) if names else b""

@@ -1,4 +1,4 @@
-"""Delivery: which matches a subscriber gets, in which order, and how they go out.
+"""Delivery: which matches a subscriber gets, in which order, and what becomes of them.
 
 Only this file publishes notifications. A subscriber who is served (it listens, and is not muted)
 has a *queue* of what waits, best first, and at most a *window* of notifications in flight. An
@@ -10,27 +10,24 @@ EXAMPLE    window 2, a, b, c wait: a and b are sent; "b arrived" settles b, send
            (ada, b). The link breaks: nothing is in flight; when ada is back, a and c go out again.
 
 POLICY. For each match, in this order, the first reason that applies refuses it: the role may not
-see it ("role"), its time is over or it is no longer recent ("expired"), nothing significant has
-changed ("quiet"), the subscription's `top k` has k better ones ("top-k").
+see it ("role"), the subscription is muted ("muted"), somebody has what it would escalate ("had"),
+its time is over or it is no longer recent ("expired"), nothing significant has changed ("quiet"),
+the subscription's `top k` has k better ones ("top-k"). What is left is refused
+as a whole if the subscriber wants `my top k` and has k better ones of all subscriptions ("top-k").
 
 RANKING is that of `node.ranking` (PrefSIENA): value = score * degree, priorities first, the maximum
-over the matching subscriptions of the best level. A `top k` belongs to the subscription that says
-it, and ranks by that one alone: others of the same subscriber are neither held back by it nor do
-they lift anything over it. What another node delivered counts here as soon as its receipt and the
-notification are here; the receipt alone does not say how good it was, and is not believed of what
-nobody here has seen.
+over the matching subscriptions of the best level, or what the subscriber prefers instead
+(`preferences.py`). A `top k` belongs to the subscription that says it, and ranks by that one alone:
+others of the same subscriber are neither held back by it nor do they lift anything over it. `my top
+k` belongs to the subscriber, and ranks by all matches that pass.
 
-SIGNIFICANCE (dead band, quiet time, heartbeat) is applied by devices before they send. But a device
-sends for all its subscriptions together, and a notification does not say for which; so the node
-that delivers decides again for each subscription and device, by what it *sent last* for them:
+AN ESCALATION is a subscription of somebody else that waits: what matches it is looked at when its
+time has come, counted from the reading, and then decided like anything else. What waits so is in
+`_later`, in memory: whoever comes back is offered all that waits anew.
 
-- within the quiet time of it (before or after: what was carried arrives in any order): not sent;
-- no attribute has left its dead band: not sent, unless the heartbeat is due, or the last one was
-  sent longer ago than an episode (`SubscriberSettings.episode`).
-
-N of M was counted at the source, where all samples are. Hysteresis too: a notification below its
-threshold is no match for a node. Whether a match ended in between is known to the device alone,
-which is why a dead band holds for one episode only: a new alarm at the old value is sent again.
+How long a delivered notification counts (`expires after`, a window of time, fading) begins with the
+decision to deliver it. What another node delivered counts here from then on: its receipt brings the
+notification along, as it was signed, and this node ranks it for itself; nobody's rank is believed.
 
 On the disk: `sub.gate`, id of a subscription: the state of its top-k; `sub.last`, id of a
 subscription and device: what was sent last.
@@ -43,11 +40,13 @@ import math
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
+from denwatch.node.core.claims import Claims
 from denwatch.node.core.events import NOTES, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import NOTIFICATION, Dot
+from denwatch.node.core.items import NOTIFICATION, Dot, Item
 from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import (
     Notification,
@@ -56,7 +55,9 @@ from denwatch.node.core.notifications import (
     render_notification,
 )
 from denwatch.node.core.pending import Matched, Pending, PendingRow
-from denwatch.node.core.receipts import Receipts
+from denwatch.node.core.preferences import FoundMatch, list_most_specific, save_person
+from denwatch.node.core.receipts import ReceiptRow, Receipts
+from denwatch.node.core.significance import LastSent, is_significant, remember
 from denwatch.node.core.subscriptions import (
     ItemClock,
     Roles,
@@ -66,26 +67,20 @@ from denwatch.node.core.subscriptions import (
     Subscriptions,
     TopState,
     encode_row,
+    load_top_k,
     make_id_key,
+    save_top_k,
 )
-from denwatch.node.ranking.rank import Rank
+from denwatch.node.core.told_stories import describe_story
+from denwatch.node.ranking.rank import SUM, Rank, combine_values
 from denwatch.node.ranking.topk import Verdict
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.matching import rate_age
-from denwatch.protocol.timecode import decode_duration
 
 # Policy and rank -------------------------------------------------------------------------------
 
 TOP_K = "sub.gate"
 LAST_SENT = "sub.last"
-FoundMatch = tuple[Subscription, int, int, int]  # a subscription, possible, certain, attribute
-
-
-class LastSent(msgspec.Struct, array_like=True):
-    """What was sent last for one subscription from one device."""
-
-    at: int  # when it was read, in our timeline
-    values: dict[int, int]  # by attribute, as 16-bit codes
 
 
 _last_decoder = msgspec.msgpack.Decoder(LastSent)
@@ -98,15 +93,22 @@ def rank_matches(
     """Return the rank of a notification for a subscriber, and the match that decides it."""
     levels = subscriber.levels
     best_level = min(levels.get(match[0].id, 1) for match in matches) if levels else 1
+    if levels:
+        matches = [match for match in matches if levels.get(match[0].id, 1) == best_level]
+    preference = subscriber.preference
+    if preference is not None and preference.is_specific and len(matches) > 1:
+        matches = list_most_specific(matches)
     best: FoundMatch | None = None
     value = -1.0
     for match in matches:  # by rising id: of equals the first stays
-        if levels and levels.get(match[0].id, 1) != best_level:
-            continue
         worth = match[0].score * match[1] / 255
         if best is None or worth > value or (worth == value and match[1] > best[1]):
             best, value = match, worth
     assert best is not None, "a notification that matches nothing has no rank"
+    if preference is not None and (len(matches) > 1 or preference.combination == SUM):
+        weights = [preference.weights.get(match[0].name or "", 1.0) for match in matches]
+        values = [match[0].score * match[1] / 255 for match in matches]
+        value = combine_values(values, preference.combination, weights)
     return Rank(-best_level, value), best
 
 
@@ -119,7 +121,15 @@ def _list_names(language: int, data: bytes) -> tuple[str, ...]:
 class DeliveryPolicy:
     """Decides for one subscriber after the other; what it remembers is on the disk."""
 
-    def __init__(self, roles: Roles, clock: ItemClock, settings: SubscriberSettings) -> None:
+    def __init__(
+        self,
+        roles: Roles,
+        clock: ItemClock,
+        settings: SubscriberSettings,
+        claims: Claims | None = None,
+    ) -> None:
+        """`claims`: who has what; None where decisions are made again, for analysis."""
+        self.claims = claims
         self._roles = roles
         self._clock = clock
         self._settings = settings
@@ -127,6 +137,8 @@ class DeliveryPolicy:
 
     def localise(self, notification: Notification) -> tuple[int, int]:
         """Return when a notification was read and when it expires (0: never), in our timeline."""
+        if notification.story is not None:  # it was told here
+            return notification.at, notification.expires
         localise = self._clock.localise
         return localise(notification.dot, notification.at), notification.expires and localise(
             notification.dot, notification.expires
@@ -174,21 +186,55 @@ class DeliveryPolicy:
                 passing.append((rated, until))
         if not passing:
             return [], 0, refused
+        now = transaction.now
         kept: list[tuple[FoundMatch, float]] = []
         for match, until in passing:
-            subscription = match[0]
-            if subscription.top_k is not None:
+            top_k = match[0].top_k
+            if top_k is not None:
                 rank, _ = rank_matches(subscriber, (match,))
-                verdict = self._offer(transaction, subscription, notification, rank, until)
-                if verdict is not Verdict.DELIVERED:
-                    refused.setdefault("top-k", []).append(subscription.id)
+                if top_k.judge(rank, now, until) is not Verdict.DELIVERED:
+                    refused.setdefault("top-k", []).append(match[0].id)
+                    self._save_top_k(transaction, match[0])
                     continue
             kept.append((match, until))
-        for match, _ in kept:
+        if kept and not self._passes_person(transaction, subscriber, notification, kept):
+            refused.setdefault("top-k", []).extend(match[0].id for match, _ in kept)
+            kept = []
+        for match, until in kept:
+            if match[0].top_k is not None:
+                rank, _ = rank_matches(subscriber, (match,))
+                match[0].top_k.admit(notification.id, rank, now, until)
+                self._save_top_k(transaction, match[0])
             if match[0].significance is not None:
                 self._remember(transaction, match[0], notification, at)
         longest = max((until for _, until in kept), default=0)
         return [match for match, _ in kept], 0 if longest == math.inf else int(longest), refused
+
+    def _passes_person(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        notification: Notification,
+        kept: list[tuple[FoundMatch, float]],
+    ) -> bool:
+        """Return whether a notification is among the k best of all; if so, it counts as one."""
+        top_k = subscriber.top_k
+        if top_k is None:
+            return True
+        rank, _ = rank_matches(subscriber, [match for match, _ in kept])
+        until = self._limit(subscriber, max(until for _, until in kept), transaction.now)
+        is_delivered = top_k.judge(rank, transaction.now, until) is Verdict.DELIVERED
+        if is_delivered:
+            top_k.admit(notification.id, rank, transaction.now, until)
+        save_person(transaction, subscriber)
+        return is_delivered
+
+    @staticmethod
+    def _limit(subscriber: SubscriberState, until: float, decided: int) -> float:
+        """Return until when a notification counts against a subscriber's top-k."""
+        preference = subscriber.preference
+        within = 0 if preference is None else preference.within
+        return min(until, decided + within) if within else until
 
     def _judge_match(
         self,
@@ -202,6 +248,10 @@ class DeliveryPolicy:
         subscription = match[0]
         if not self.may_see(subscription, notification):
             return "role", match, 0
+        if subscription.is_muted:
+            return "muted", match, 0
+        if subscription.delay and self.find_claim(notification) is not None:
+            return "had", match, 0
         match, until = _rate_match(notification, match, at, expires, transaction.now)
         if not until:
             return "expired", match, 0
@@ -211,11 +261,18 @@ class DeliveryPolicy:
                 return "quiet", match, 0
         return "", match, until
 
+    def find_claim(self, notification: Notification) -> str | None:
+        """Return what somebody has, of a notification: itself or its device."""
+        return self.claims.find(notification) if self.claims and self.claims.held else None
+
     def may_see(self, subscription: Subscription, notification: Notification) -> bool:
         """Return whether the subscriber may see what the subscription asks for."""
         reason, visible = self.find_shown(subscription, notification)
         if reason is not None:
             return False
+        if notification.story is not None:
+            roles, asks = self._list_roles(subscription), notification.story.asks
+            return all(self._roles.check(role, *ask) is None for role in roles for ask in asks)
         if subscription.language != FUZZY:
             names = _list_names(subscription.language, subscription.vector)
             event = name_event(notification)
@@ -228,8 +285,12 @@ class DeliveryPolicy:
         self, subscription: Subscription, notification: Notification
     ) -> tuple[str | None, int]:
         """Return why the subscriber may not see a notification, or the attributes to be shown."""
+        roles = self._list_roles(subscription)
+        if len(roles) == 1:  # as nearly always
+            reason, visible = self.find_visible(subscription.role, notification)
+            return reason, visible if reason is None else 0
         shown = -1
-        for role in self._list_roles(subscription):
+        for role in roles:
             reason, visible = self.find_visible(role, notification)
             if reason is not None:
                 return reason, 0
@@ -246,40 +307,51 @@ class DeliveryPolicy:
             self._roles.role_of(subscription.subscriber.name) or subscription.role,
         }
 
-    def _offer(
-        self,
-        transaction: Transaction,
-        subscription: Subscription,
-        notification: Notification,
-        rank: Rank,
-        until: float,
-    ) -> Verdict:
-        assert subscription.top_k is not None
-        verdict = subscription.top_k.offer(notification.id, rank, transaction.now, until)
-        self._save_top_k(transaction, subscription)
-        return verdict
-
     def count_delivered(
         self,
         transaction: Transaction,
         subscriber: SubscriberState,
         notification: Notification,
         matches: Sequence[FoundMatch],
+        decided: int,
+        turn: int = 0,
     ) -> None:
-        """Let what another node delivered count as one of the k best here, too."""
+        """Let what another node delivered count as one of the k best here, too.
+
+        `decided` is when that was, in our timeline, and `turn` its number among the matches there.
+        """
         at, expires = self.localise(notification)
+        counted: list[tuple[FoundMatch, float]] = []
         for found in matches:
-            subscription = found[0]
-            match, until = _rate_match(notification, found, at, expires, transaction.now)
-            if until and subscription.top_k is not None:
+            match, until = _rate_match(notification, found, at, expires, decided)
+            if until:
+                counted.append((match, until))
+            top_k = match[0].top_k
+            if until > transaction.now and top_k is not None:
                 rank, _ = rank_matches(subscriber, (match,))
-                subscription.top_k.count_delivered(notification.id, rank, transaction.now, until)
-                self._save_top_k(transaction, subscription)
+                top_k.count_delivered(notification.id, rank, decided, until)
+                self._save_top_k(transaction, match[0])
+        if counted and subscriber.top_k is not None:
+            rank, _ = rank_matches(subscriber, [match for match, _ in counted])
+            until = self._limit(subscriber, max(until for _, until in counted), decided)
+            # Also what counts no more had its turn.
+            subscriber.top_k.count_delivered(notification.id, rank, decided, until, turn)
+            save_person(transaction, subscriber)
+
+    def find_counted(
+        self, subscriber: SubscriberState, notification: int, matches: Sequence[FoundMatch]
+    ) -> tuple[int, int] | None:
+        """Return when it was decided to deliver what counts against a top-k, and its turn."""
+        for top_k in (subscriber.top_k, *(match[0].top_k for match in matches)):
+            entry = None if top_k is None else top_k.find(notification)
+            if entry is not None:
+                return int(entry.decided), entry.turn if top_k is subscriber.top_k else 0
+        return None
 
     def _save_top_k(self, transaction: Transaction, subscription: Subscription) -> None:
-        transaction.write(
-            TOP_K, make_id_key(subscription.id), encode_row(subscription.save_top_k())
-        )
+        assert subscription.top_k is not None
+        row = encode_row(save_top_k(subscription.top_k))
+        transaction.write(TOP_K, make_id_key(subscription.id), row)
 
     def _read_last(
         self, transaction: Transaction, subscription: Subscription, notification: Notification
@@ -304,7 +376,7 @@ class DeliveryPolicy:
         if subscription.top_k is not None:
             row = reader.get(TOP_K, make_id_key(subscription.id))
             if row is not None:
-                subscription.restore_top_k(_top_decoder.decode(row))
+                subscription.top_k = load_top_k(subscription.top_k, _top_decoder.decode(row))
 
     def forget(self, transaction: Transaction, subscription: Subscription) -> None:
         """Forget all about a subscription."""
@@ -321,10 +393,10 @@ def _rate_match(
     """Return a match as it is rated now, and when it ends; 0 if its time is over."""
     subscription, possible, certain, attribute = match
     until: float = expires or math.inf
-    if subscription.refresh is not None:
-        until = min(until, at + notification.doubt + subscription.refresh)
     if until <= now:
         return match, 0
+    if subscription.refresh is not None:  # from the decision on: how old news may be is `recent`
+        until = min(until, now + subscription.refresh)
     if subscription.recent is not None:
         fresh = rate_age(max(0, now - at - notification.doubt) // 1000, subscription.recent)
         possible, certain = min(possible, fresh), min(certain, fresh)
@@ -335,73 +407,6 @@ def _rate_match(
 
 def _last_key(subscription: Subscription, notification: Notification) -> bytes:
     return make_id_key(subscription.id) + notification.device.encode()
-
-
-# Significance ----------------------------------------------------------------------------------
-
-
-def is_significant(
-    subscription: Subscription,
-    notification: Notification,
-    at: int,
-    last: LastSent | None,
-    episode: int,
-) -> bool:
-    """Return whether a match, read at a time of ours, is worth sending after what was sent last."""
-    rules = subscription.significance
-    if rules is None or last is None:
-        return True
-    since = abs(at - last.at)
-    if rules.quiet and since < 1000 * decode_duration(rules.quiet):
-        return False
-    if not (rules.bands or rules.relative) or since >= episode:
-        return True
-    if rules.heartbeat and since >= 1000 * decode_duration(rules.heartbeat):
-        return True
-    return _left_band(subscription, notification, last)
-
-
-def _left_band(subscription: Subscription, notification: Notification, last: LastSent) -> bool:
-    """Return whether some attribute of the subscription has moved since."""
-    assert subscription.significance is not None
-    place = 0
-    for reading in notification.vector.readings:
-        if not subscription.features >> reading.attribute & 1:
-            continue
-        band = subscription.significance.bands[place] if subscription.significance.bands else 0
-        place += 1
-        before = last.values.get(reading.attribute)
-        if before is None:
-            return True
-        if reading.wide:
-            band *= 257
-        if _has_moved(_centre(reading.points), before, band, subscription.significance.relative):
-            return True
-    return False
-
-
-def remember(
-    subscription: Subscription, notification: Notification, at: int, last: LastSent | None
-) -> LastSent:
-    """Return what is to be known as sent last: the newest reading, whatever order they come in."""
-    if last is not None and last.at > at:
-        return last
-    values = {
-        reading.attribute: _centre(reading.points)
-        for reading in notification.vector.readings
-        if subscription.features >> reading.attribute & 1
-    }
-    return LastSent(at, values)
-
-
-def _centre(points: tuple[int, int, int, int]) -> int:
-    return (points[1] + points[2]) // 2
-
-
-def _has_moved(value: int, last: int, band: int, relative: int) -> bool:
-    """Return whether a value has left its dead band: the rule of `watchdog.significance`."""
-    moved = abs(value - last)
-    return moved > 0 and moved >= band and moved * 255 >= relative * last
 
 
 # Sending ---------------------------------------------------------------------------------------
@@ -429,6 +434,7 @@ class Delivery:
         self._settings = settings
         self._tokens = item_store.numbers.tokens
         self._delivered: list[tuple[int, int]] = []  # (time, code) of what all have: a heap
+        self._later: list[tuple[int, str, int]] = []  # (time, subscriber, code): a heap
 
     # Subscribers ----------------------------------------------------------------------------
 
@@ -444,7 +450,11 @@ class Delivery:
                 continue
             seen.add(code)
             entry = self._pending.peek(transaction, code)
-            if entry is not None and self._push(subscriber, code, entry):
+            if entry is None:
+                continue
+            if self._is_early(transaction, subscriber, code, entry) or self._push(
+                subscriber, code, entry
+            ):
                 waiting.append(code)
         subscriber.codes = waiting
         subscriber.stale = 0
@@ -477,7 +487,7 @@ class Delivery:
             subscriber.stale = 0
 
     def _is_waiting(self, transaction: Transaction, subscriber: SubscriberState, code: int) -> bool:
-        if subscriber.is_served:
+        if subscriber.is_served and not subscriber.delays:
             return code in subscriber.queued
         entry = self._pending.peek(transaction, code)
         return entry is not None and subscriber.name in self._pending.list_degrees(entry)
@@ -486,19 +496,42 @@ class Delivery:
         """Send a notification to those whose subscriptions it was found to match, or queue it."""
         by_id = self._subscriptions.by_id
         subscribers: dict[str, SubscriberState] = {}
-        for id, possible, certain, attribute in found.had:
-            subscription = by_id[id]
-            notification = self._pending.find_notification(transaction, found.code)
-            if subscription.top_k is not None and notification is not None:
-                counted: FoundMatch = subscription, possible, certain, attribute
-                self._policy.count_delivered(
-                    transaction, subscription.subscriber, notification, [counted]
-                )
+        for name in dict.fromkeys(by_id[match[0]].subscriber.name for match in found.had):
+            subscriber = self._subscriptions.find_subscriber(name)
+            if self._pending.decode(found.code) not in self._receipts.find_counted(name):
+                matches = self._subscriptions.list_matches(subscriber, found.had)
+                self._count(transaction, subscriber, found.code, matches)
         for match in found.matches:
             subscriber = by_id[match[0]].subscriber
             subscribers[subscriber.name] = subscriber
         for subscriber in subscribers.values():
             self._hand(transaction, subscriber, found.code, found.entry)
+
+    def _count(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        code: int,
+        matches: list[FoundMatch],
+    ) -> None:
+        """Let what another node delivered, and what is here, count against every top-k."""
+        notification = self._pending.find_notification(transaction, code)
+        if notification is not None:
+            self._policy.count_delivered(
+                transaction, subscriber, notification, matches, transaction.now
+            )
+
+    def _count_elsewhere(self, transaction: Transaction, subscriber: SubscriberState) -> None:
+        """Let count what receipts brought along, now that a decision depends on it."""
+        subscriber.is_counted = True
+        for dot, row in self._receipts.find_counted(subscriber.name).items():
+            item = Item(dot, NOTIFICATION, row.expires, row.body, row.signature)
+            for notification, found in self._pending.match_item(item, transaction.now):
+                matches = self._subscriptions.list_matches(subscriber, found)
+                matches = [match for match in matches if match[0].id in row.ids]
+                self._policy.count_delivered(
+                    transaction, subscriber, notification, matches, row.decided, row.turn
+                )
 
     def _hand(
         self, transaction: Transaction, subscriber: SubscriberState, code: int, entry: PendingRow
@@ -507,10 +540,35 @@ class Delivery:
         subscriber.codes.append(code)
         if not subscriber.is_served or code in subscriber.queued:
             return
+        if self._is_early(transaction, subscriber, code, entry):
+            return
         if subscriber.queue or len(subscriber.in_flight) >= self._settings.window:
             self._push(subscriber, code, entry)
         elif self._send(transaction, subscriber, code):
             subscriber.queued.add(code)
+
+    def _is_early(
+        self, transaction: Transaction, subscriber: SubscriberState, code: int, entry: PendingRow
+    ) -> bool:
+        """Return whether a notification waits for somebody to have it; if so, look at it later."""
+        if not subscriber.delays or subscriber.name in entry.settled:
+            return False
+        matches = self._subscriptions.list_matches(subscriber, entry.matches)
+        due = min((entry.latest + match[0].delay for match in matches), default=0)
+        if due <= transaction.now or any(not match[0].delay for match in matches):
+            return False
+        heapq.heappush(self._later, (due, subscriber.name, code))
+        return True
+
+    def hand_out_due(self, transaction: Transaction) -> None:
+        """Look at what nobody has had for long enough."""
+        while self._later and self._later[0][0] <= transaction.now:
+            _, name, code = heapq.heappop(self._later)
+            subscriber = self._subscriptions.find_subscriber(name)
+            entry = self._pending.peek(transaction, code)
+            if entry is not None and subscriber.is_served and code not in subscriber.queued:
+                self._push(subscriber, code, entry)
+                self.serve(transaction, subscriber)
 
     def _push(self, subscriber: SubscriberState, code: int, entry: PendingRow) -> bool:
         matches = self._subscriptions.list_matches(subscriber, entry.matches)
@@ -545,6 +603,9 @@ class Delivery:
             return False
         decided = entry.offered.get(subscriber.name)
         if decided is None:
+            if subscriber.delays:
+                due = transaction.now - entry.latest
+                matches = [m for m in matches if m[0].delay <= due or not m[0].delay]
             matches, until = self._decide(transaction, subscriber, notification, entry, matches)
             if not matches:
                 return False
@@ -559,7 +620,7 @@ class Delivery:
         self._pending.change(code, entry)
         token = next(self._tokens)
         subscriber.in_flight[token] = code
-        message = self._render(notification, matches, best, rank.value, until)
+        message = self._render(notification, matches, best, rank.value, until, transaction.now)
         transaction.publish(NOTES + subscriber.name, message, token=token)
         transaction.log(
             "send",
@@ -582,6 +643,8 @@ class Delivery:
         matches: list[FoundMatch],
     ) -> tuple[list[FoundMatch], int]:
         """Decide once; what fails is taken out of the row, so that it is not decided again."""
+        if not subscriber.is_counted:
+            self._count_elsewhere(transaction, subscriber)
         kept, until, refused = self._policy.decide(transaction, subscriber, notification, matches)
         for reason, ids in refused.items():
             transaction.log(
@@ -611,9 +674,15 @@ class Delivery:
         best: FoundMatch,
         score: float,
         until: int,
+        now: int,
     ) -> bytes:
         subscription, possible, certain, attribute = best
         _, visible = self._policy.find_shown(subscription, notification)
+        story, clock = None, self._subscriptions.clock
+        if notification.story is not None:
+            parts = notification.story.parts
+            shown = [self._policy.find_shown(subscription, p.notification)[1] for p in parts]
+            story = describe_story(notification.story, shown, clock)
         return render_notification(
             notification,
             visible,
@@ -621,22 +690,37 @@ class Delivery:
             (possible, certain, attribute),
             [(match[0].label, match[1]) for match in matches],
             score,
-            self._subscriptions.clock.show(notification.dot, notification.at),
-            self._subscriptions.clock.date(until) if until else None,
+            clock.date(notification.at) if story else clock.show(notification.dot, notification.at),
+            clock.date(until) if until else None,
             self._item_store.name,
+            story,
+            self._describe_had(notification, subscription, now),
         )
+
+    def _describe_had(
+        self, notification: Notification, subscription: Subscription, now: int
+    ) -> dict[str, Any]:
+        """Return who has it, and on whose behalf it comes, if that is so."""
+        said: dict[str, Any] = {}
+        subject = self._policy.find_claim(notification)
+        if subject is not None and self._policy.claims is not None:
+            said["had"] = self._policy.claims.describe(subject, now)
+        if subscription.behalf is not None:
+            said["escalated"] = subscription.behalf
+        return said
 
     # Acknowledgements -----------------------------------------------------------------------
 
     def acknowledge(
-        self, transaction: Transaction, subscriber: SubscriberState, token: int
+        self, transaction: Transaction, subscriber: SubscriberState, tokens: Sequence[int]
     ) -> None:
-        """Note that the subscriber has what was sent with this token."""
-        code = subscriber.in_flight.pop(token, None)
-        if code is None:
-            transaction.log("duplicate", what="acknowledgement", source=subscriber.name)
-            return
-        self._settle(transaction, subscriber, code)
+        """Note that the subscriber has what was sent with these tokens, then send the next."""
+        for token in tokens:
+            code = subscriber.in_flight.pop(token, None)
+            if code is None:
+                transaction.log("duplicate", what="acknowledgement", source=subscriber.name)
+            else:
+                self._settle(transaction, subscriber, code)
         self.serve(transaction, subscriber)
 
     def confirm(self, transaction: Transaction, subscriber: SubscriberState, ids: set[int]) -> int:
@@ -663,35 +747,39 @@ class Delivery:
     def _settle(self, transaction: Transaction, subscriber: SubscriberState, code: int) -> bool:
         subscriber.queued.discard(code)
         dot = self._pending.decode(code)
+        id = dot.id
         entry = self._pending.find(transaction, code)
         if entry is None:  # gone while it was on its way; nobody else has it either
-            transaction.log(
-                "deliver", note=dot.id, owner=subscriber.name, subscriptions=[], attempt=1
-            )
+            transaction.log("deliver", note=id, owner=subscriber.name, subscriptions=[], attempt=1)
             transaction.count("notes_delivered")
             return False
         matches = self._subscriptions.list_matches(subscriber, entry.matches)
         sent = entry.offered.get(subscriber.name)
         if not self._pending.settle(code, entry, subscriber):
             # Another node was faster while it was on its way from here.
-            transaction.log("duplicate", what="delivery", source=subscriber.name, item=dot.id)
+            transaction.log("duplicate", what="delivery", source=subscriber.name, item=id)
             return False
         self.note_gone(transaction, subscriber)
+        ids = [match[0].id for match in matches]
         transaction.log(
             "deliver",
-            note=dot.id,
+            note=id,
             owner=subscriber.name,
-            subscriptions=[match[0].id for match in matches],
+            subscriptions=ids,
             attempt=sent[3] if sent else 0,
             at=entry.at,
             degree=max((match[1] for match in matches), default=None),
         )
         transaction.count("notes_delivered")
         # A receipt is an item of ours: it lives as long as its notification, in our timeline.
-        expires = entry.expires and self._subscriptions.clock.localise(dot, entry.expires)
+        expires = entry.expires
+        if expires and not dot.is_told:
+            expires = self._subscriptions.clock.localise(dot, expires)
         is_own = dot.origin == self._item_store.name
         proof = b"" if is_own else self._pending.find_proof(transaction, dot, entry)
-        self._receipts.keep(transaction, subscriber.name, dot, expires, proof)
+        counted = self._policy.find_counted(subscriber, id, matches)
+        receipt = ReceiptRow(expires, proof, counted and (*counted, ids))
+        self._receipts.keep(transaction, subscriber.name, dot, receipt)
         self._check_all_have(transaction, code, entry)
         return True
 
@@ -701,10 +789,13 @@ class Delivery:
         subscriber: SubscriberState,
         dot: Dot,
         word: tuple[str, bytes],
+        *,
+        is_brought: bool = False,
     ) -> bool | None:
         """Note that another node has delivered a notification; None if it is not known here.
 
-        `word` is that node and its proof; return whether it is believed.
+        `word` is that node and its proof; return whether it is believed. What the receipt brings
+        along is counted later, and by the time of the decision (`_count_elsewhere`).
         """
         code = self._pending.encode(dot)
         entry = self._pending.find(transaction, code)
@@ -715,9 +806,8 @@ class Delivery:
             return False
         matches = self._subscriptions.list_matches(subscriber, entry.matches)
         if self._pending.settle(code, entry, subscriber):
-            notification = self._pending.find_notification(transaction, code)
-            if notification is not None:
-                self._policy.count_delivered(transaction, subscriber, notification, matches)
+            if not is_brought:
+                self._count(transaction, subscriber, code, matches)
             self.note_gone(transaction, subscriber)
             self._check_all_have(transaction, code, entry)
         return True
@@ -726,7 +816,7 @@ class Delivery:
 
     def _check_all_have(self, transaction: Transaction, code: int, entry: PendingRow) -> None:
         after = self._settings.purge_after
-        if after is not None and not self._pending.list_degrees(entry):
+        if after is not None and not self._pending.list_wanted(entry):
             due = max(transaction.now, entry.latest + after)
             heapq.heappush(self._delivered, (due, code))
 
@@ -735,6 +825,6 @@ class Delivery:
         while self._delivered and self._delivered[0][0] <= transaction.now:
             code = heapq.heappop(self._delivered)[1]
             entry = self._pending.find(transaction, code)
-            if entry is not None and not self._pending.list_degrees(entry):
+            if entry is not None and not self._pending.list_wanted(entry):
                 dot = self._pending.decode(code)
                 self._item_store.remove(transaction, NOTIFICATION, dot, "delivered")

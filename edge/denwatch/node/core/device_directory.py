@@ -7,7 +7,7 @@ It counts once, however many nodes announce it, and also while it sleeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from denwatch.client.vocabulary import EventType
@@ -30,16 +30,38 @@ class DeviceDirectory:
     def __init__(self, own: str, agree: Agree) -> None:
         self._own = own
         self._agree = agree
+        self.changed: set[str] = set()  # devices, since `DeviceFinder` looked last
         self._announced: dict[Dot, AnnouncementBody] = {}
+        self._devices: dict[str, dict[Dot, AnnouncementBody]] = {}
+        self._kinds: dict[str, dict[Dot, str]] = {}  # by what is sensed: devices
 
     def add(self, item: Item) -> AnnouncementBody:
         """Note what a device senses; ProtocolError if the item does not say it."""
         body = self._announced[item.dot] = decode_body(AnnouncementBody, item.body)
+        self._devices.setdefault(body.device, {})[item.dot] = body
+        self._kinds.setdefault(_name_kind(body), {})[item.dot] = body.device
+        self.changed.add(body.device)
         return body
 
     def remove(self, dot: Dot) -> None:
         """Forget an announcement."""
-        self._announced.pop(dot, None)
+        body = self._announced.pop(dot, None)
+        if body is not None:
+            self._devices[body.device].pop(dot)
+            self._kinds[_name_kind(body)].pop(dot)
+            self.changed.add(body.device)
+
+    def forget_names(self) -> None:
+        """Note that a vocabulary came: what devices sense may have names now."""
+        self.changed.update(self._devices)
+
+    def list_devices(self) -> list[str]:
+        """Return the devices that nodes have announced."""
+        return [device for device, announced in self._devices.items() if announced]
+
+    def list_announced(self, device: str) -> Iterable[tuple[Dot, AnnouncementBody]]:
+        """Return the announcements of a device."""
+        return self._devices.get(device, {}).items()
 
     def can_answer(self, body: AnnouncementBody, need: SubscriptionNeed) -> bool:
         """Return whether a device senses all that is needed."""
@@ -54,16 +76,22 @@ class DeviceDirectory:
 
     def is_new_kind(self, body: AnnouncementBody) -> bool:
         """Return whether no other device is known that senses the same."""
-        return not any(
-            (other.vocabulary, other.senses) == (body.vocabulary, body.senses)
-            for other in self._announced.values()
-            if other.device != body.device
-        )
+        devices = self._kinds.get(_name_kind(body), {}).values()
+        return all(device == body.device for device in devices)
 
     def has_another(self, body: AnnouncementBody, need: SubscriptionNeed) -> bool:
         """Return whether another device can answer, too."""
         others = (each for each in self._announced.values() if each.device != body.device)
         return any(self.can_answer(each, need) for each in others)
+
+    def count_here(self, needs: Iterable[SubscriptionNeed]) -> int:
+        """Return how many devices of this node can answer any of these."""
+        bodies = [body for dot, body in self._announced.items() if dot.origin == self._own]
+        wanted = list(dict.fromkeys(needs))
+        able = {
+            each.device for each in bodies if any(self.can_answer(each, need) for need in wanted)
+        }
+        return len(able)
 
     def is_sensed(self, need: SubscriptionNeed) -> bool:
         """Return whether any device can answer."""
@@ -94,6 +122,10 @@ class DeviceDirectory:
             "nobody": [name for name, bit in names if bit & need.features & ~sensed],
         }
         return {**found, "words": "; ".join(_list_words(found))}
+
+
+def _name_kind(body: AnnouncementBody) -> str:
+    return f"{body.vocabulary.hex()} {body.senses}"
 
 
 def _list_words(found: dict[str, Any]) -> Iterator[str]:

@@ -3,7 +3,8 @@
     dens/1/wd/<device>/hello   what a device is and senses; an empty one is its will
     dens/1/wd/<device>/nv      a frame of notifications
     dens/1/wd/<device>/sv      a frame that installs or removes vectors (`devices.py`)
-    dens/1/wd/<device>/ack     up to where its notifications are committed
+    dens/1/wd/<device>/ack     up to where its notifications are committed; a piece of an image
+    dens/1/wd/<device>/want    which piece of an image a device asks for (`updates.py`)
 
 Rules, each with a test that fails without it:
 
@@ -11,9 +12,12 @@ Rules, each with a test that fails without it:
 * A hello or a notification that came before changes nothing; the latter is acknowledged again.
 * Notifications are acknowledged in the transaction that writes them: after they are on the disk.
 * A frame down has a number above all that went to that device before, also after a start.
-* What goes down is sealed with the key of the last hello: a device has one key at a time.
+* What goes down is sealed with the key of the last hello: a device has one key at a time. Every
+  frame has a number of its own, because the number is the nonce.
 * A refused hello is not answered, so that the device keeps retrying; but for one whose number is
   old: it is told the last number, so that a device whose memory was erased can begin above it.
+* Notifications are bound to the answer to the last hello: what belongs to another one is not
+  opened, and what was made long before it came is dated by that (`find_delay`).
 * What is refused is counted by its reason and logged, and changes nothing.
 
 WHAT IS NEW. A device sends its oldest notifications first, and the next ones when these are
@@ -25,16 +29,23 @@ with other sensors: for them the vocabulary is the limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from denwatch.node.core.coverage import FOREVER, RequestedVector, Sensed, read_score
+from denwatch.node.core.coverage import (
+    FOREVER,
+    RequestedVector,
+    Sensed,
+    asks_whole,
+    read_score,
+)
 from denwatch.node.core.devices import (
     Device,
     DeviceRegistry,
     DeviceSettings,
     Number,
+    SensorPlacement,
     VectorTable,
     VectorTables,
     list_installed,
@@ -54,18 +65,20 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
+from denwatch.node.core.languages import STORY, load_languages
 from denwatch.node.core.notifications import Vocabularies, decode_notification
 from denwatch.node.core.subscriptions import Subscription
+from denwatch.node.core.updates import DeviceUpdates, RunningImage
 from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import (
     MESSAGE,
-    NOTIFICATIONS,
+    DeviceBatch,
     Frame,
+    HelloAnswer,
     Link,
     decode_message,
     encode_message,
-    split_vectors,
 )
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age
 from denwatch.protocol.vectors import NotificationVector
@@ -94,7 +107,9 @@ class DeviceRefusal(ValueError):
 _MANTISSA = 11  # bits of an age code
 
 
-def open_upward(keys: DeviceKeys, device: str, payload: bytes) -> tuple[Frame, int]:
+def open_upward(
+    keys: DeviceKeys, device: str, payload: bytes, known: Device | None
+) -> tuple[Frame, int]:
     """Return an authenticated frame of a device, and the id of its key; DeviceRefusal otherwise."""
     if len(payload) > frames.MAX_LENGTH:
         raise DeviceRefusal("too long", f"{len(payload)} bytes")
@@ -106,8 +121,11 @@ def open_upward(keys: DeviceKeys, device: str, payload: bytes) -> tuple[Frame, i
         if not keys.list_key_ids(device):
             raise DeviceRefusal("unknown device", "it has no key that is good")
         raise DeviceRefusal("unknown key", f"key {key_id} is not good")
+    if frames.is_batch(payload) and (known is None or known.answer == (0, 0)):
+        raise DeviceRefusal("hello", "no hello of it was answered")
+    answer = None if known is None else HelloAnswer(known.hello[0], *known.answer)
     try:
-        return frames.open_frame(link, frames.UP, payload), key_id
+        return frames.open_frame(link, frames.UP, payload, answer), key_id
     except ProtocolError as error:
         raise DeviceRefusal(_name_fault(link, payload), str(error)) from None
 
@@ -117,7 +135,7 @@ def _name_fault(link: Link, payload: bytes) -> str:
     try:
         frames.open_frame(link, frames.DOWN, payload)
     except ProtocolError:
-        return "tag" if payload[0] & 0xC0 == 0x40 else "version"
+        return "tag" if payload[0] & 0xC0 == 0x80 else "version"
     return "direction"
 
 
@@ -130,7 +148,7 @@ def read_hello(
     now: int,
 ) -> Device:
     """Return the device of an authenticated hello; DeviceRefusal says why it is none."""
-    fields = _read_message(frame)
+    fields = _read_message(frame, "hello")
     if fields["device"] != name:
         raise DeviceRefusal("name", f"a hello of {fields['device']}")
     if fields["epoch"] != frame.epoch:
@@ -160,7 +178,8 @@ def read_hello(
         (0, 0) if known is None else known.taken,
         frame.epoch,
         fields.get("doubts"),
-        _name_facts(fields),
+        image=RunningImage(*fields["image"]) if "image" in fields else None,
+        facts=_name_facts(fields),
     )
 
 
@@ -208,15 +227,15 @@ def check_sensed(sensed: Sensed, possible: Sensed) -> None:
             )
 
 
-def _read_message(frame: Frame) -> dict[str, Any]:
+def _read_message(frame: Frame, wanted: str) -> dict[str, Any]:
     if frame.kind != MESSAGE:
-        raise DeviceRefusal("kind", f"kind {frame.kind} is no hello")
+        raise DeviceRefusal("kind", f"kind {frame.kind} is no {wanted}")
     try:
         name, fields = decode_message(frame.body)
     except ProtocolError as error:
         raise DeviceRefusal("message", str(error)) from None
-    if name != "hello":
-        raise DeviceRefusal("message", f"{name} is no hello")
+    if name != wanted:
+        raise DeviceRefusal("message", f"{name} is no {wanted}")
     return fields
 
 
@@ -230,27 +249,46 @@ class FrameNotification(NamedTuple):
     is_doubtful: bool  # a reading has an accuracy that the hello did not announce
 
 
-def read_notifications(frame: Frame, device: Device, possible: Sensed) -> list[FrameNotification]:
-    """Return the notifications of a frame in order; DeviceRefusal if any of it cannot be."""
-    if frame.kind != NOTIFICATIONS:
+def read_batch(frame: Frame) -> DeviceBatch:
+    """Return the notifications of an authenticated frame, not looked at yet."""
+    if frame.kind not in frames.BATCHES:
         raise DeviceRefusal("kind", f"kind {frame.kind} has no notifications")
     try:
-        vectors = split_vectors(frame.body)
-        decoded = [decode_notification(vector) for vector in vectors]
+        return frames.unpack_batch(frame)
     except ProtocolError as error:
         raise DeviceRefusal("vector", str(error)) from None
-    sensed = device.sensed if frame.epoch == device.hello[0] else possible
+
+
+def read_notifications(
+    batch: DeviceBatch, device: Device, possible: Sensed
+) -> list[FrameNotification]:
+    """Return the notifications of a batch in order; DeviceRefusal if any of it cannot be."""
+    try:
+        decoded = [decode_notification(vector) for vector in batch.vectors]
+    except ProtocolError as error:
+        raise DeviceRefusal("vector", str(error)) from None
+    sensed = device.sensed if batch.epoch == device.hello[0] else possible
     notifications: list[FrameNotification] = []
-    for vector, n in zip(vectors, decoded, strict=True):
+    for vector, n in zip(batch.vectors, decoded, strict=True):
         _check_sensed(n, sensed)
-        sequence = frame.sequence - ((frame.sequence - n.sequence) & 0xFFFF)
+        sequence = batch.last - ((batch.last - n.sequence) & 0xFFFF)
         if sequence <= (notifications[-1].sequence if notifications else 0):
             raise DeviceRefusal("sequence", f"number {sequence} is out of order")
         is_doubtful = not (device.may_doubt(n.event) or all(r.exact for r in n.readings))
         notifications.append(FrameNotification(sequence, vector, *_find_age(n.age), is_doubtful))
-    if not notifications or notifications[-1].sequence != frame.sequence:
-        raise DeviceRefusal("sequence", f"the last number is not the frame's, {frame.sequence}")
     return notifications
+
+
+def find_delay(frame: Frame, device: Device, now: int, settings: DeviceSettings) -> tuple[int, int]:
+    """Return how long a batch was held back on its way, ms, and by how much that may be wrong.
+
+    It was made when the device had heard the answer to its hello, and so much later as it says: not
+    before the one and the other after we gave that answer. What links and clocks explain is none.
+    """
+    elapsed = frame.elapsed * 1000 // AGES_PER_SECOND
+    drift = elapsed // settings.drift
+    gone = now - device.heard - elapsed
+    return (gone, drift) if gone > settings.transit + drift else (0, 0)
 
 
 def is_new(number: Number, device: Device) -> bool:
@@ -362,15 +400,20 @@ class Downlink:
                 transaction.count("device_frames_late")
                 self.send(transaction, table.device)
 
-    def acknowledge(self, transaction: Transaction, device: Device) -> None:
+    def answer(self, transaction: Transaction, device: Device) -> None:
+        """Answer a hello; the notifications that follow are bound to the number of this frame."""
+        device.answer = self.acknowledge(transaction, device, hello=list(device.hello))
+
+    def acknowledge(self, transaction: Transaction, device: Device, **fields: object) -> Number:
         """Say which notifications are committed: this transaction's writes are, when it leaves."""
+        number = self._registry.take_number(transaction, device, self._epoch)
         link = self._find_link(device)
         if link is not None:
             epoch, sequence = device.taken
-            taken = encode_message("acknowledge", {"epoch": epoch, "sequence": sequence})
-            # Its number means nothing: the device takes acknowledgements again and again.
-            payload = _seal(link, MESSAGE, (self._epoch, 0), taken)
+            taken = encode_message("acknowledge", {"epoch": epoch, "sequence": sequence, **fields})
+            payload = _seal(link, MESSAGE, number, taken)
             transaction.publish(f"{DEVICES}{device.name}/ack", payload)
+        return number
 
     def tell_heard(self, transaction: Transaction, device: Device, key_id: int) -> None:
         """Tell a device, under the key that it uses, the number of the last hello it is known by.
@@ -379,9 +422,28 @@ class Downlink:
         """
         link = self._keys.link_for(device.name, key_id)
         if link is not None:
-            number = max(device.hello, (device.epoch, 0))
-            heard = encode_message("heard", {"epoch": number[0], "count": number[1]})
-            payload = _seal(link, MESSAGE, (self._epoch, 0), heard)
+            last = max(device.hello, (device.epoch, 0))
+            heard = encode_message("heard", {"epoch": last[0], "count": last[1]})
+            number = self._registry.take_number(transaction, device, self._epoch)
+            payload = _seal(link, MESSAGE, number, heard)
+            transaction.publish(f"{DEVICES}{device.name}/ack", payload)
+
+    def offer(self, transaction: Transaction, device: Device, fields: dict[str, object]) -> None:
+        """Offer an image, under a number like that of a vector: nobody can play it back."""
+        link = self._find_link(device)
+        if link is not None and self._reachable.get(device.name):
+            number = self._registry.take_number(transaction, device, self._epoch)
+            payload = _seal(link, MESSAGE, number, encode_message("offer", fields))
+            transaction.publish(f"{DEVICES}{device.name}/sv", payload)
+
+    def send_piece(
+        self, transaction: Transaction, device: Device, fields: dict[str, object]
+    ) -> None:
+        """Send a piece of an image, which the device compares with what it was offered."""
+        link = self._find_link(device)
+        if link is not None:
+            number = self._registry.take_number(transaction, device, self._epoch)
+            payload = _seal(link, MESSAGE, number, encode_message("piece", fields))
             transaction.publish(f"{DEVICES}{device.name}/ack", payload)
 
     def _find_link(self, device: Device) -> Link | None:
@@ -417,13 +479,13 @@ class DeviceProtocol:
         self._localise = localise
         self._settings = settings or DeviceSettings()
         self._has_room = has_room
+        self.updates = DeviceUpdates()  # a node that has images replaces it
         self._registry = DeviceRegistry()
         self._tables = VectorTables(self._settings, vocabularies)
         self._downlink = Downlink(
             item_store.epoch, keys, self._registry, self._tables, self._settings
         )
         self._announced: dict[str, Dot] = {}  # our items that say what a device senses
-        self._silenced: dict[str, str] = {}  # devices whose last hello was refused, and why
 
     def restore(self, reader: Reader, subscriptions: Iterable[Subscription] | None = None) -> None:
         """Load devices, handles and subscriptions; whatever a device has is sent again.
@@ -436,9 +498,16 @@ class DeviceProtocol:
                     self._request(item)
         else:
             for each in subscriptions:
+                if each.language == STORY:
+                    story = self._item_store.get(reader, SUBSCRIPTION, each.dot)
+                    if story is not None:
+                        self._request(story)
+                    continue
                 masks = (each.features, each.wides) if each.event >= 0 else None
                 ends = self._find_end(each.dot, each.expires)
-                self._tables.requested.add(each.id, each, ends, each.score, masks)
+                self._tables.requested.add(
+                    each.id, each, ends, each.score, masks, is_whole=each.is_whole
+                )
         for item in self._item_store.iterate(reader, ANNOUNCEMENT):
             if item.dot.origin == self._item_store.name:
                 self._announced[decode_body(AnnouncementBody, item.body).device] = item.dot
@@ -454,10 +523,38 @@ class DeviceProtocol:
         """Return all devices that ever said hello, by name."""
         return sorted(self._registry, key=lambda device: device.name)
 
+    def find_running(self, name: str) -> RunningImage | None:
+        """Return what a device said of its code; None if it has not said hello."""
+        device = self._registry.get(name)
+        if device is None:
+            return None
+        return device.image or RunningImage(0, 0, "", b"", b"")
+
+    def describe_fleet(self) -> list[dict[str, object]]:
+        """Return what is known of every device and its update, for people."""
+        return [
+            {
+                "device": device.name,
+                "present": device.is_present,
+                "heard": device.heard,
+                "firmware": device.firmware,
+                "kind": device.image.kind if device.image else None,
+                "code": device.image.state if device.image else 0,
+                "version": device.image.version if device.image else "",
+                "image": device.image.image.hex() if device.image else "",
+                "update": self.updates.describe(device.name, self.find_running),
+            }
+            for device in self.list_devices()
+        ]
+
     def is_installed(self, device: str) -> bool:
         """Return whether a device surely has the vectors that it shall have."""
         table = self._tables.get(device)
         return table is not None and table.is_right()
+
+    def explain(self, body: SubscriptionBody) -> SensorPlacement | None:
+        """Return where a subscription is installed, and what covers it; None: never on a sensor."""
+        return self._tables.explain(body)
 
     def describe(self) -> dict[str, int]:
         """Return counts for the status."""
@@ -468,44 +565,50 @@ class DeviceProtocol:
     # Messages --------------------------------------------------------------------------------
 
     def receive(self, transaction: Transaction, message: Message) -> None:
-        """Handle a hello, or a frame of notifications."""
+        """Handle a hello, or frames of notifications: each is received or refused by itself."""
         name, _, what = message.topic.removeprefix(DEVICES).rpartition("/")
-        try:
-            if message.sender not in ("", name):
-                raise DeviceRefusal("sender", f"{message.sender} is not {name}")
-            if what == "hello":
-                self._receive_hello(transaction, name, message.payload)
-            elif what == "nv":
-                self._receive_notifications(transaction, name, message)
-            else:
-                raise DeviceRefusal("topic", message.topic)
-        except DeviceRefusal as error:
-            transaction.count("device_refused", label=error.reason)
-            transaction.log(
-                "refuse",
-                what=what or "message",
-                why=f"{error.reason}: {error}",
-                who=name or message.sender,
-                bytes=len(message.payload),
-            )
+        bodies: list[NotificationBody] = []
+        is_answered = False
+        for payload in (message.payload, *message.others):
+            try:
+                if message.sender not in ("", name):
+                    raise DeviceRefusal("sender", f"{message.sender} is not {name}")
+                if what == "hello":
+                    self._receive_hello(transaction, name, payload)
+                elif what == "want":
+                    self._receive_want(transaction, name, payload)
+                elif what == "nv":
+                    is_answered |= self._receive_notifications(
+                        transaction, name, payload, bodies, is_heard=not message.sender
+                    )
+                else:
+                    raise DeviceRefusal("topic", message.topic)
+            except DeviceRefusal as error:
+                transaction.count("device_refused", label=error.reason)
+                transaction.log(
+                    "refuse",
+                    what=what or "message",
+                    why=f"{error.reason}: {error}",
+                    who=name or message.sender,
+                    bytes=len(payload),
+                )
+        if is_answered:
+            self._store(transaction, name, bodies)
 
     def _receive_hello(self, transaction: Transaction, name: str, payload: bytes) -> None:
         known = self._registry.get(name)
         if not payload:
             self._note_gone(transaction, name, known)
             return
-        frame, key_id = open_upward(self._keys, name, payload)
+        frame, key_id = open_upward(self._keys, name, payload, known)
         try:
             device = read_hello(name, frame, key_id, known, self._vocabularies, transaction.now)
         except DeviceRefusal as error:
-            if error.reason != "replay":
-                self._silenced[name] = error.reason
-            elif known is not None and transaction.now - known.repeated >= self._settings.pause:
-                known.repeated = transaction.now
-                self._downlink.tell_heard(transaction, known, key_id)
+            if error.reason == "replay" and known is not None:
+                self._remind(transaction, known, key_id)
             raise
-        self._silenced.pop(name, None)
         device.is_present = True
+        self._downlink.answer(transaction, device)
         self._registry.save(transaction, device)
         table = self._tables.assign(device)
         # A hello that does not follow the last one here was preceded by one at another node, whose
@@ -517,9 +620,35 @@ class DeviceProtocol:
         self._announce(transaction, device)
         transaction.count("device_hellos")
         self._log_hello(transaction, device)
-        self._downlink.acknowledge(transaction, device)
         self._downlink.announce(transaction, self._tables.settle(transaction, table))
         self._downlink.send(transaction, name)
+        self.updates.forget_offer(name)
+        self._offer_image(transaction, device)
+
+    def _offer_image(self, transaction: Transaction, device: Device) -> None:
+        image = self.updates.find_due(device.name, self.find_running, transaction.now)
+        if image is not None and device.is_present:
+            fields: dict[str, object] = {"image": image.id, "size": len(image.files[0])}
+            self._downlink.offer(transaction, device, fields)
+            transaction.count("device_offers")
+
+    def _receive_want(self, transaction: Transaction, name: str, payload: bytes) -> None:
+        """Send a device the piece of its image that it asks for."""
+        device = self._registry.get(name)
+        frame, _ = open_upward(self._keys, name, payload, device)
+        if device is None:
+            raise DeviceRefusal("hello", "no hello of it is accepted: none has come")
+        piece = self.updates.answer(name, _read_message(frame, "want"), transaction.now)
+        if piece is None:
+            raise DeviceRefusal("image", "it asks for an image that is not for it")
+        transaction.count("device_pieces")
+        self._downlink.send_piece(transaction, device, piece)
+
+    def _remind(self, transaction: Transaction, known: Device, key_id: int) -> None:
+        """Tell a device whose hello is old its last one, but not again and again."""
+        if transaction.now - known.repeated >= self._settings.pause:
+            known.repeated = transaction.now
+            self._downlink.tell_heard(transaction, known, key_id)
 
     def _announce(self, transaction: Transaction, device: Device) -> None:
         """Tell all nodes what a device senses, if that is new or their knowledge ends soon."""
@@ -559,80 +688,93 @@ class DeviceProtocol:
         )
         transaction.log("source", device=device.name, dropped=device.dropped)
 
-    def _receive_notifications(self, transaction: Transaction, name: str, message: Message) -> None:
-        frame, _ = open_upward(self._keys, name, message.payload)
+    def _receive_notifications(
+        self,
+        transaction: Transaction,
+        name: str,
+        payload: bytes,
+        bodies: list[NotificationBody],
+        *,
+        is_heard: bool,
+    ) -> bool:
+        """Add what is new in a frame to `bodies`; return whether the device gets an answer.
+
+        `is_heard`: a broker does not say who listens; who speaks, does.
+        """
         device = self._registry.get(name)
-        if device is None or name in self._silenced:
-            reason = self._silenced.get(name, "none has come")
-            raise DeviceRefusal("hello", f"no hello of it is accepted: {reason}")
+        frame, _ = open_upward(self._keys, name, payload, device)
+        batch = read_batch(frame)
+        assert device is not None  # or it could not be opened
         possible = self._vocabularies.find_sensed(device.vocabulary)
         if possible is None:
             raise DeviceRefusal("vocabulary", f"{device.vocabulary.hex()} is not known any more")
-        notifications = read_notifications(frame, device, possible)
+        notifications = read_notifications(batch, device, possible)
         transaction.count("device_frames")
         fresh = [
             notification
             for notification in notifications
-            if is_new((frame.epoch, notification.sequence), device)
+            if is_new((batch.epoch, notification.sequence), device)
         ]
         if fresh and not self._has_room():
             transaction.count("device_held")  # it stays in the device's spool, and comes again
-            return
+            return False
         if len(fresh) < len(notifications):
-            self._log_repeated(transaction, device, frame, len(notifications) - len(fresh))
+            self._log_repeated(transaction, device, batch, len(notifications) - len(fresh))
         if not fresh:
             # A device that cannot use the answer would ask at once, and for ever.
             if transaction.now - device.repeated < self._settings.pause:
-                return
+                return False
             device.repeated = transaction.now
-        else:
-            device.is_present = True
-            if not message.sender:  # a broker does not say who listens; who speaks, does
-                self._downlink.set_reachable(name, True)
-            self._store(transaction, device, frame, fresh)
-        self._downlink.acknowledge(transaction, device)
-        self._downlink.send(transaction, name)
-
-    def _store(
-        self, transaction: Transaction, device: Device, frame: Frame, fresh: list[FrameNotification]
-    ) -> None:
-        bodies = [
+            return True
+        device.is_present = True
+        if is_heard:
+            self._downlink.set_reachable(name, True)
+        delay = find_delay(frame, device, transaction.now, self._settings)
+        if delay[0]:
+            transaction.count("device_delayed", len(fresh))
+        bodies += [
             NotificationBody(
                 device.name,
-                frame.epoch,
+                batch.epoch,
                 notification.sequence,
-                transaction.now - notification.age,
-                notification.doubt + self._settings.transit,
+                transaction.now - delay[0] - notification.age,
+                notification.doubt + self._settings.transit + delay[1],
                 device.vocabulary,
                 notification.vector,
             )
             for notification in fresh
         ]
-        self._item_store.originate_many(
-            transaction, NOTIFICATION, transaction.now + self._settings.keep, bodies
-        )
-        transaction.count("device_notes", len(fresh))
-        self._registry.note_taken(transaction, device, (frame.epoch, fresh[-1].sequence))
-        is_doubtful = any(notification.is_doubtful for notification in fresh)
-        is_restarted = frame.epoch > device.epoch
-        if is_restarted or is_doubtful > device.is_doubtful:
-            device.epoch = max(device.epoch, frame.epoch)
-            device.is_doubtful |= is_doubtful
+        self._registry.note_taken(transaction, device, (batch.epoch, fresh[-1].sequence))
+        if not device.is_doubtful and any(one.is_doubtful for one in fresh):
+            device.is_doubtful = True
             self._registry.save(transaction, device)
-            table = self._tables.assign(device)
-            if is_restarted:  # it has started, and its hello was lost
-                table.doubt_all()
+            self._tables.assign(device)
+        return True
+
+    def _store(
+        self, transaction: Transaction, name: str, bodies: Sequence[NotificationBody]
+    ) -> None:
+        """Store what came together, and acknowledge all of it at once."""
+        device = self._registry.get(name)
+        assert device is not None  # its frames were opened
+        if bodies:
+            self._item_store.originate_many(
+                transaction, NOTIFICATION, transaction.now + self._settings.keep, bodies
+            )
+            transaction.count("device_notes", len(bodies))
+        self._downlink.acknowledge(transaction, device)
+        self._downlink.send(transaction, name)
 
     def _log_repeated(
-        self, transaction: Transaction, device: Device, frame: Frame, count: int
+        self, transaction: Transaction, device: Device, batch: DeviceBatch, count: int
     ) -> None:
         transaction.count("device_again", count)
         transaction.log(
             "duplicate",
             what="notification",
             source=device.name,
-            device_epoch=frame.epoch,
-            device_sequence=frame.sequence,
+            device_epoch=batch.epoch,
+            device_sequence=batch.last,
         )
 
     # What goes down --------------------------------------------------------------------------
@@ -651,12 +793,17 @@ class DeviceProtocol:
         """Note that a frame arrived."""
         name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
         if what == "sv":
-            self._downlink.confirm(transaction, name, event.token)
+            for token in (event.token, *event.others):
+                self._downlink.confirm(transaction, name, token)
 
     def tick(self, transaction: Transaction) -> None:
         """Place what waits, and send again what was not acknowledged."""
         self._downlink.announce(transaction, self._tables.advance(transaction))
         self._downlink.resend(transaction)
+        for name in self.updates.rollout.targets:
+            device = self._registry.get(name)
+            if device is not None and device.is_present:
+                self._offer_image(transaction, device)
 
     def forget_device(self, transaction: Transaction, name: str) -> bool:
         """Let a device begin anew, whose memory was erased; return whether it was known."""
@@ -677,30 +824,39 @@ class DeviceProtocol:
     def add_subscriptions(self, transaction: Transaction, items: Iterable[Item]) -> None:
         """Request from devices what new subscriptions ask for."""
         for item in items:
-            added = self._request(item)
-            if added is not None:
+            for added in self._request(item):
                 self._downlink.announce(transaction, self._tables.add_vector(transaction, *added))
 
     def remove_subscription(self, transaction: Transaction, item: Item) -> None:
         """Ask for it no longer."""
         try:
-            body = decode_body(SubscriptionBody, item.body)
+            bodies = load_languages().split(decode_body(SubscriptionBody, item.body))
         except ProtocolError:  # as in `restore`
             return
-        removed = self._tables.requested.remove(item.id, body)
-        if removed is not None and removed[1]:
-            self._downlink.announce(
-                transaction, self._tables.remove_vector(transaction, removed[0])
-            )
+        for body in bodies:
+            removed = self._tables.requested.remove(item.id, body)
+            if removed is None:
+                continue
+            vector, is_unrequested = removed
+            if is_unrequested:
+                concerned = self._tables.remove_vector(transaction, vector)
+            else:
+                concerned = self._tables.add_vector(transaction, vector, False)
+            self._downlink.announce(transaction, concerned)
 
-    def _request(self, item: Item) -> tuple[RequestedVector, bool] | None:
-        """Request the vector of a subscription; return it and whether it is new, if there is one.
+    def _request(self, item: Item) -> list[tuple[RequestedVector, bool]]:
+        """Request the vectors of a subscription, of a story those of its parts.
 
-        ProtocolError for an item that is none.
+        Return each that devices have, and whether it is new; ProtocolError for what is none.
         """
         body = decode_body(SubscriptionBody, item.body)
-        ends = self._find_end(item.dot, item.expires)
-        return self._tables.requested.add(item.id, body, ends, read_score(body))
+        ends, score = self._find_end(item.dot, item.expires), read_score(body)
+        requested, whole = self._tables.requested, asks_whole(body)
+        found = [
+            requested.add(item.id, part, ends, score, is_whole=whole)
+            for part in load_languages().split(body)
+        ]
+        return [each for each in found if each is not None]
 
     def _find_end(self, dot: Dot, expires: int) -> int:
         """Return when a subscription ends in our timeline."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import cbor2
 from denwatch.node.core.coverage import (
@@ -47,6 +48,7 @@ from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.languages import StoredSubscription, load_languages
 from denwatch.node.core.notifications import Vocabularies
+from denwatch.node.core.updates import RunningImage
 from denwatch.node.covering import Approximate, Policy
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
@@ -68,9 +70,11 @@ class DeviceSettings:
     pause: int = 1_000  # between acknowledgements of what came before
     keep: int = 7 * DAY  # how long a notification lives
     transit: int = 2_000  # a frame may be so long under way unnoticed
+    drift: int = 500  # a device's clock is wrong by at most the 500th part, while it is connected
     placing: int = 1_000  # subscriptions that one tick places in a covering table
     rebuild: int = 2_000  # subscriptions of the largest table that is built anew at times
     burst: int = 200  # devices that one transaction sends a change to
+    is_whole: bool = False  # devices send whole readings, not only what subscriptions name
     # Whether `Listening` and `Acknowledged` speak of the devices themselves: true of this node's
     # own server, not of somebody else's broker.
     has_listeners: bool = True
@@ -104,6 +108,8 @@ class Device:
     taken: Number = (0, 0)
     epoch: int = 0  # the highest that it was heard in
     doubts: dict[int, int] | None = None  # by event: attributes with an accuracy; None: any may
+    image: RunningImage | None = None  # its code; None: it does not say
+    answer: Number = (0, 0)  # of the frame that answered the hello, when it came
     # Not on the disk:
     facts: dict[str, int | str] = field(default_factory=dict, compare=False)  # of the board
     is_present: bool = field(default=False, compare=False)
@@ -119,7 +125,8 @@ class Device:
         facts = [self.firmware, self.reset, self.lowest, self.dropped, self.heard]
         what = [self.vocabulary, sensed, self.capacity, list(self.languages)]
         doubt = [self.is_doubtful, self.epoch, self.doubts]
-        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt])
+        image = None if self.image is None else list(self.image)
+        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt, self.answer, image])
 
 
 def _decode(name: str, data: bytes) -> Device:
@@ -128,8 +135,11 @@ def _decode(name: str, data: bytes) -> Device:
     firmware, reset, lowest, dropped, heard, is_doubtful, seen, *last = rest
     what = vocabulary, masks, capacity, tuple(languages)
     facts = firmware, reset, lowest, dropped, heard, is_doubtful
-    doubts = last[0] if last else None  # an older version stored none
-    return Device(name, (epoch, count), key_id, *what, *facts, epoch=seen, doubts=doubts)
+    doubts = last[0] if last else None  # older versions stored none, and no answer
+    answer = (last[1][0], last[1][1]) if last[1:] else (0, 0)
+    image = RunningImage(*last[2]) if last[2:] and last[2] else None
+    later = {"epoch": seen, "doubts": doubts, "answer": answer, "image": image}
+    return Device(name, (epoch, count), key_id, *what, *facts, **later)
 
 
 def _pack(number: Number) -> bytes:
@@ -250,7 +260,7 @@ class VectorTable:
         self._top = 0  # the highest handle in use
         self._free: list[int] = []  # those below it that are not
         self._room = DeviceMemory()
-        self._wrong: dict[bytes, None] = dict.fromkeys(kind.selected)  # to be looked at
+        self._wrong: dict[bytes, None] = dict.fromkeys(kind.bodies)  # to be looked at
 
     def restore(self, reader: Reader) -> None:
         """Load the handles of an earlier run; nothing of it is sure."""
@@ -271,7 +281,7 @@ class VectorTable:
         self.flight = None
         for row in self._rows.values():
             row.until = 0
-        self._wrong = dict.fromkeys([*self.kind.selected, *self._handles])
+        self._wrong = dict.fromkeys([*self.kind.bodies, *self._handles])
 
     def lose_flight(self) -> None:
         """Note that what is under way may never arrive; what it concerned is still wrong."""
@@ -280,7 +290,7 @@ class VectorTable:
     def move(self, kind: DeviceKind) -> None:
         """Belong to another kind from now on."""
         self.kind = kind
-        self._wrong = dict.fromkeys([*kind.selected, *self._handles])
+        self._wrong = dict.fromkeys([*kind.bodies, *self._handles])
 
     def look_at(self, bodies: list[bytes]) -> None:
         """Note that these may have to be told."""
@@ -385,6 +395,15 @@ def grant_lease(lease: int, now: int) -> tuple[int, int]:
     return code, now + decode_duration(code) * 1000
 
 
+class SensorPlacement(NamedTuple):
+    """On how many devices a subscription is active, covered, or still to be decided on."""
+
+    active: int
+    passive: int
+    waiting: int
+    covered_by: list[int]  # subscriptions that together cover it, where it is passive
+
+
 class VectorTables:
     """All tables, and what they have in common: coverages and kinds of devices."""
 
@@ -421,6 +440,21 @@ class VectorTables:
             "omitted": sum(kind.count_omitted() for kind in self._kinds.values()),
             "waiting": sum(len(coverage.waiting) for coverage in self._coverages.values()),
         }
+
+    def explain(self, body: StoredSubscription) -> SensorPlacement | None:
+        """Return where a subscription is installed, and what covers it; None: never on a sensor."""
+        vector = self.requested.find_vector(body)
+        if vector is None:
+            return None
+        counts = dict.fromkeys(("active", "passive", "waiting"), 0)
+        covering: dict[int, None] = {}
+        for key, coverage in self._coverages.items():
+            found = coverage.explain(vector)
+            if found is not None:
+                devices = sum(len(self._members[kind]) for kind in self._users[key])
+                counts[found[0]] += devices
+                covering |= dict.fromkeys(found[1])
+        return SensorPlacement(**counts, covered_by=list(covering))
 
     # Devices ---------------------------------------------------------------------------------
 
@@ -462,7 +496,8 @@ class VectorTables:
     def _find_coverage(self, key: CoverageKey, preferred: Iterable[bytes]) -> Coverage:
         if key in self._coverages:
             return self._coverages[key]
-        coverage = self._coverages[key] = Coverage(key, self._settings.policy)
+        coverage = Coverage(key, self._settings.policy, self._settings.is_whole)
+        self._coverages[key] = coverage
         self._by_event.setdefault(key.event, []).append(coverage)
         self._users[key] = []
         first = frozenset(preferred)
@@ -543,7 +578,8 @@ class VectorTables:
         self, coverage: Coverage, change: CoverageChange, must_tell: bool = False
     ) -> list[VectorTable]:
         concerned: list[VectorTable] = []
-        if must_tell or any(change):
+        if must_tell or any(change) or coverage.is_renamed:
+            coverage.is_renamed = False
             for key in self._users[coverage.key]:
                 told = self._kinds[key].follow(coverage, change)
                 if told or must_tell:

@@ -22,7 +22,7 @@ REQUESTS = ROOT + "sub/"  # + subscriber
 REPORTS = ROOT + "report/"  # + subscriber
 REPLIES = ROOT + "reply/"
 NOTES = ROOT + "note/"
-DEVICES = ROOT + "wd/"  # + device + /hello, /nv, /sv, /ack
+DEVICES = ROOT + "wd/"  # + device + /hello, /nv, /want, /sv, /ack
 PEERS = ROOT + "peer/"  # + node
 STATUS = ROOT + "status/"
 OPERATORS = ROOT + "operator/"  # + node
@@ -41,6 +41,7 @@ class Message(NamedTuple):
     payload: bytes
     response: str = ""  # MQTT 5: the topic where the answer is wanted, which its sender may read
     correlation: bytes = b""  # what the answer repeats
+    others: tuple[bytes, ...] = ()  # what the same sender published there right after it
 
 
 class Listening(NamedTuple):
@@ -51,10 +52,11 @@ class Listening(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A receiver has the message that was published with this token."""
+    """A receiver has the message that was published with this token, and with `others`."""
 
     topic: str
     token: int
+    others: tuple[int, ...] = ()  # what it acknowledged in the same breath
 
 
 class PeerUp(NamedTuple):

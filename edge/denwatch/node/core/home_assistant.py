@@ -35,6 +35,7 @@ from denwatch.node.core.notifications import (
     describe_reading,
     format_time,
 )
+from denwatch.protocol.timecode import decode_duration
 
 ONLINE, OFFLINE = b"online", b"offline"
 _MAKER = "denwatch"
@@ -348,9 +349,9 @@ class HomeAssistantProtocol:
             attribute = visible.get(reading.attribute)
             if attribute is not None and attribute.wide == reading.wide:
                 shown = json.loads(describe_reading(attribute, reading))
-                self._send(
-                    transaction, body.device, attribute, describe_state(attribute, shown, at)
-                )
+                read = body.at - 1000 * decode_duration(reading.age)
+                state = describe_state(attribute, shown, format_time(self._show(item.dot, read)))
+                self._send(transaction, body.device, attribute, state)
         for bit, attribute in visible.items():
             if vector.faults >> bit & 1:
                 self._send(transaction, body.device, attribute, describe_fault(at))

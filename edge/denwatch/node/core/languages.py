@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ from denwatch.client.language import print_as
 from denwatch.client.language.understanding import Understood, understand
 from denwatch.client.plugins import load_entry_points
 from denwatch.client.vocabulary import Attribute, EventType, Vocabulary
-from denwatch.node.core.items import load_cbor
+from denwatch.node.core.items import SubscriptionBody, load_cbor
 from denwatch.node.core.notifications import name_value
 from denwatch.node.matching.plugins import Matcher
 from denwatch.node.ranking.content import (
@@ -53,7 +53,12 @@ GROUP = "denwatch.languages"
 LAST_LANGUAGE = 255  # the id is one byte
 SPECIAL = ("event", "device")  # what typed content has besides the values of attributes
 # Declared as entry points too; a source checkout has them without being installed.
-SHIPPED = (f"{__name__}:FUZZY_LANGUAGE", f"{__name__}:CONTENT_LANGUAGE")
+SHIPPED = (
+    f"{__name__}:FUZZY_LANGUAGE",
+    f"{__name__}:CONTENT_LANGUAGE",
+    "denwatch.node.core.story_language:STORY_LANGUAGE",
+)
+STORY = 2  # the language of stories, whose parts are fuzzy; no device speaks it
 _LOWERED = 4096  # vectors that are remembered
 
 
@@ -68,6 +73,7 @@ class LookedUp:
     options: Mapping[str, Any] = field(default_factory=dict)  # name, score, top, ...
     life: float = 0  # s; 0: until removed
     notes: tuple[str, ...] = ()  # approximations that the subscriber should know of
+    others: tuple[tuple[str, tuple[str, ...]], ...] = ()  # more events, each with its attributes
     taken: tuple[str, ...] = ()  # what everyday and ambiguous words were taken for
     source: str = ""  # the words to keep, if they are not those of the request
 
@@ -79,6 +85,14 @@ class SubscriptionLanguage(ABC):
     name: str
     key: str  # of its requests in JSON and CBOR: {"content": [...]}
     openings: tuple[str, ...] = ()  # first words by which a plain text is known to be in it
+
+    def recognises(self, text: str) -> bool:
+        """Return whether a plain text is in it; by its first word, unless a language knows more."""
+        return text.split(maxsplit=1)[0].casefold() in self.openings if text.split() else False
+
+    def list_parts(self, data: bytes) -> tuple[bytes, ...]:  # noqa: ARG002
+        """Return the vectors of a subscription over several readings; of any other nothing."""
+        return ()
 
     @abstractmethod
     def look_up(self, source: Any, vocabulary: Vocabulary) -> LookedUp:
@@ -150,10 +164,18 @@ class Languages:
         except KeyError:
             raise KeyError(f"no plug-in for language id {id}") from None
 
-    def find_opening(self, word: str) -> int:
-        """Return the language that a text with this first word is in."""
-        said = word.casefold()
-        return next((each.id for each in self if said in each.openings), FUZZY)
+    def find_language(self, text: str) -> int:
+        """Return the language that a plain text is in."""
+        return next((each.id for each in self if each.recognises(text)), FUZZY)
+
+    def split(self, body: SubscriptionBody) -> list[SubscriptionBody]:
+        """Return a subscription over several readings as one for each part; any other as it is."""
+        language = self._languages.get(body.language)
+        try:
+            parts = () if language is None else language.list_parts(body.vector)
+        except ProtocolError:
+            parts = ()
+        return [replace(body, language=FUZZY, vector=part) for part in parts] or [body]
 
     def lower(self, body: StoredSubscription, vocabulary: Vocabulary | None) -> bytes | None:
         """Return the vector by which devices serve a subscription; None: they cannot."""
@@ -231,9 +253,8 @@ class FuzzyLanguage(SubscriptionLanguage):
         notes = [str(approximation) for approximation in compiled.report]
         options = compiled.options.to_dict()
         source = found.words if found.is_restated else ""
-        return LookedUp(
-            event, (*names,), compiled.data, words, options, life, (*notes,), found.notes, source
-        )
+        known = event, (*names,), compiled.data, words, options, life, (*notes,)
+        return LookedUp(*known, taken=found.notes, source=source)
 
     def lower(self, data: bytes, vocabulary: Vocabulary) -> bytes:  # noqa: ARG002
         """Return the vector that it is."""

@@ -27,9 +27,10 @@ from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSetting
 from denwatch.node.core.item_store import Added, ItemStore, Removed, RunNumbers, Transaction
 from denwatch.node.core.items import (
     ANNOUNCEMENT,
+    CLAIM,
     DELIVERED,
     NOTIFICATION,
-    REVOCATION,
+    PREFERENCE,
     SUBSCRIPTION,
     VOCABULARY,
 )
@@ -39,7 +40,8 @@ from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.peers.item_exchange import PeerKeys, PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
-from denwatch.node.core.trust import Notices, Trust
+from denwatch.node.core.trust import PROVED, Notices, Proofs, Trust
+from denwatch.node.core.updates import DeviceUpdates
 from denwatch.node.replication.clock import Clocks
 
 
@@ -53,6 +55,7 @@ class Protocols:
     operators: OperatorProtocol | None = None
     home: HomeAssistantProtocol | None = None
     trust: Trust | None = None
+    proofs: Proofs | None = None
 
 
 class Node:
@@ -92,7 +95,7 @@ class Node:
         """Load the state that an earlier run stored; once, before anything else."""
         self.item_store.restore(self._reader)
         p = self.protocols
-        for before in (p.trust, p.subscribers):
+        for before in (p.trust, p.proofs, p.subscribers):
             if before is not None:
                 before.restore(self._reader)
         # Subscriptions are read once; the others look at them.
@@ -184,12 +187,18 @@ class Node:
                 subscribers.add_vocabularies(transaction, items, source)
             elif kind == ANNOUNCEMENT:
                 subscribers.add_announcements(transaction, items)
+            elif kind == PREFERENCE:
+                subscribers.add_preferences(transaction, items)
+            elif kind == CLAIM:
+                subscribers.add_claims(transaction, items)
         if self.protocols.devices is not None and kind == SUBSCRIPTION:
             self.protocols.devices.add_subscriptions(transaction, items)
         if self.protocols.peers is not None:
             self.protocols.peers.add_items(transaction, items, source)
         if self.protocols.home is not None and kind == NOTIFICATION and not source:
             self.protocols.home.show_readings(transaction, items)
+        if self.protocols.proofs is not None and kind in PROVED:
+            self.protocols.proofs.add(transaction, items)
 
     def _report_removed(self, transaction: Transaction, change: Removed) -> None:
         item, reason, source = change
@@ -203,12 +212,16 @@ class Node:
                 subscribers.remove_receipts(transaction, item)
             elif item.kind == ANNOUNCEMENT:
                 subscribers.directory.remove(item.dot)
-        if self.protocols.trust is not None and item.kind == REVOCATION:
-            self.protocols.trust.remove_notice(transaction, item, source)
+            elif item.kind == PREFERENCE:
+                subscribers.remove_preference(transaction, item)
+            elif item.kind == CLAIM:
+                subscribers.remove_claim(transaction, item)
         if self.protocols.devices is not None and item.kind == SUBSCRIPTION:
             self.protocols.devices.remove_subscription(transaction, item)
         if self.protocols.peers is not None:
             self.protocols.peers.remove_item(transaction, item, reason, source)
+        if self.protocols.proofs is not None and item.kind in PROVED:
+            self.protocols.proofs.note_removed(transaction, item, reason)
 
     def _send(self, transaction: Transaction) -> None:
         """Send peers what they lack, now that everything else of this transaction is known."""
@@ -264,19 +277,26 @@ def build_core(
     pending: PendingDeliveries | None = None,
     has_room: Callable[[], bool] | None = None,
     numbers: RunNumbers | None = None,
+    updates: DeviceUpdates | None = None,
 ) -> Node:
     """Put a node's core together; nothing is restored yet.
 
     `roles`: what subscribers may see, everything if None. `visibility`: what Home Assistant may
     see; None: there is none. `notices`: the keyring whose revocations travel. `pending` and
     `has_room` replace what the subscribers' protocol answers to peers and devices. `numbers`: those
-    of the core that this one replaces within a run.
+    of the core that this one replaces within a run. `updates`: what devices are to be updated to.
     """
     item_store = ItemStore(name, store.epoch, keys.sign, clocks.localise, numbers)
+    proofs = Proofs(item_store, keys)
     subscribers = devices = peers = operators = home = None
     if settings.subscribers is not None:
         subscribers = served = SubscriberProtocol(
-            item_store, vocabularies, roles=roles, clock=clocks, settings=settings.subscribers
+            item_store,
+            vocabularies,
+            roles=roles,
+            clock=clocks,
+            settings=settings.subscribers,
+            proofs=proofs,
         )
         pending = pending or served
         has_room = has_room or (lambda: not served.is_full)
@@ -289,6 +309,9 @@ def build_core(
             settings.devices,
             has_room=has_room or (lambda: True),
         )
+        devices.updates = updates or devices.updates
+        if subscribers is not None:
+            subscribers.use_placement(devices.explain)
     trust = None if notices is None else Trust(item_store, notices)
     if settings.peers is not None:
         assert pending is not None, "peers ask who waits for a notification"
@@ -312,4 +335,5 @@ def build_core(
             clocks.show,
             settings.home,
         )
-    return Node(item_store, store, Protocols(subscribers, devices, peers, operators, home, trust))
+    protocols = Protocols(subscribers, devices, peers, operators, home, trust, proofs)
+    return Node(item_store, store, protocols)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import cbor2
 import msgspec
-from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import (
     Attribute,
     EventType,
@@ -49,11 +48,12 @@ from denwatch.protocol import subscription as subscription_codec
 from denwatch.protocol.cuts import trapezoid
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.matching import match as match_vector
-from denwatch.protocol.timecode import LAST_AGE
+from denwatch.protocol.timecode import LAST_AGE, decode_duration
 from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
 
 if TYPE_CHECKING:
     from denwatch.node.core.subscriptions import Subscription
+    from denwatch.node.core.told_stories import ToldStory
 
 # Vectors ---------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ def decode_notification(frame: bytes) -> NotificationVector:
             n.sequence = frame[2] << 8 | frame[3]
             n.age = age
             n.why = None
-            n.faults = 0
+            n.faults = n.olds = 0
             n.features = features
             return n
     return codec.decode(frame)
@@ -95,6 +95,15 @@ def _read(attribute: int, value: int) -> Reading:
 # Vocabularies ----------------------------------------------------------------------------------
 
 HASH_SIZE = 8
+# What a reader of documents stumbles over, whoever wrote them: errors of ours are ValueErrors.
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    LookupError,
+    RecursionError,
+)
 
 
 def shorten_hash(vocabulary: Vocabulary) -> bytes:
@@ -195,7 +204,7 @@ class Vocabularies:
         try:
             body = decode_body(VocabularyBody, item.body)
             vocabulary = build_vocabulary(json.loads(body.document))
-        except (ProtocolError, LanguageError, ValueError, AttributeError, TypeError):
+        except _UNREADABLE:
             return None
         if shorten_hash(vocabulary) != body.hash:
             return None
@@ -247,6 +256,7 @@ class Notification:
         "id",
         "parts",
         "run",
+        "story",
         "vector",
         "vocabulary",
     )
@@ -269,6 +279,7 @@ class Notification:
         self.expires = item.expires
         self.vocabulary = body.vocabulary
         self.event = event
+        self.story: ToldStory | None = None  # what it tells, if it is no reading
         self.parts: dict[int, bytes] = {}  # JSON of event, device and values, by what is visible
 
 
@@ -302,7 +313,7 @@ class _Words:
     def __init__(self, event: EventType) -> None:
         self.event = event
         self.bits: dict[int, Attribute] = {a.bit: a for a in event.attributes.values()}
-        self.members: dict[tuple[int, tuple[int, ...], bool], bytes] = {}
+        self.members: dict[tuple[int, tuple[int, ...], bool, int], bytes] = {}
 
 
 _words: dict[int, _Words] = {}
@@ -329,11 +340,13 @@ def _describe_member(event: EventType | None, reading: Reading) -> bytes:
         name, described = name_attribute(None, reading.attribute), describe_reading(None, reading)
         return _encode(name) + b":" + described
     words = _find_words(event)
-    key = reading.attribute, reading.points, reading.wide
+    key = reading.attribute, reading.points, reading.wide, reading.age
     member = words.members.get(key)
     if member is None:
         name = name_attribute(event, reading.attribute)
         described = describe_reading(words.bits.get(reading.attribute), reading)
+        if reading.age:
+            described = described[:-1] + b',"age":%d}' % decode_duration(reading.age)
         member = _encode(name) + b":" + described
         if len(words.members) > _KEPT_MEMBERS:
             words.members.clear()
@@ -387,9 +400,10 @@ def _describe_notification(notification: Notification, visible: int) -> bytes:
     ]
     # Two nodes may have taken one reading: the device walked before it heard the first one's
     # acknowledgement. Then there are two ids, and this says that it is the same.
-    reading = f"{notification.device}/{notification.device_epoch}/{notification.device_sequence}"
+    device = notification.device if notification.story is None else notification.dot.origin
+    reading = f"{device}/{notification.device_epoch}/{notification.device_sequence}"
     head = {"event": name_event(notification), "device": notification.device, "reading": reading}
-    if notification.device_epoch == REPORTED:
+    if notification.device_epoch == REPORTED and notification.story is None:
         head["reporter"] = notification.device
     shared = _encode(head)[1:-1] + b',"values":{' + b",".join(members) + b"}"
     faults = notification.vector.faults & visible
@@ -407,10 +421,10 @@ def _decode_subscription(vector: bytes) -> SubscriptionVector:
 
 def explain(
     notification: Notification, subscription: Subscription, possible: int, attribute: int
-) -> dict[str, Any] | None:
-    """Return why a notification matches no better: the limiting attribute and its degree."""
+) -> bytes:
+    """Return why a notification matches no better, as JSON: the limiting attribute, its degree."""
     if attribute < 0:
-        return None
+        return b"null"
     degree = possible
     if not subscription.is_plain:
         found = match_vector(_decode_subscription(subscription.vector), notification.vector)
@@ -419,14 +433,42 @@ def explain(
                 _decode_subscription(subscription.vector).predicates[found.predicate].attribute
             )
             degree = found.degree
-    name = name_attribute(notification.event, attribute)
+    event = notification.event
+    bits = _find_bits(event) if event else {}
+    described = b""
+    for reading in notification.vector.readings:
+        if reading.attribute == attribute and attribute in bits:
+            described = describe_reading(bits[attribute], reading)
+            break
+    return _write_reason(name_attribute(event, attribute), described, degree)
+
+
+@lru_cache(maxsize=8192)
+def _write_reason(name: str, described: bytes, degree: int) -> bytes:
     share = round(degree / 255, 3)
-    reading = next((r for r in notification.vector.readings if r.attribute == attribute), None)
-    bits = _find_bits(notification.event) if notification.event else {}
-    words = f"{name} fits to {share:g}"
-    if reading is not None and attribute in bits:
-        words = f"{name} {_word(describe_reading(bits[attribute], reading))} fits to {share:g}"
-    return {"attribute": name, "degree": share, "words": words}
+    value = f" {_word(described)}" if described else ""
+    return _encode(
+        {"attribute": name, "degree": share, "words": f"{name}{value} fits to {share:g}"}
+    )
+
+
+@lru_cache(maxsize=4096)
+def _write_degrees(possible: int, certain: int) -> bytes:
+    degree = _encode(round(possible / 255, 3))
+    sure = _encode(round(certain / 255, 3))
+    return b',"degree":%b,"possible":%b,"certain":%b,"why":' % (degree, degree, sure)
+
+
+@lru_cache(maxsize=4096)
+def _write_matches(label: str, id: int, matches: tuple[tuple[str, int], ...]) -> bytes:
+    """Return the members about a subscriber's subscriptions; most readings match one of few."""
+    said = {
+        "subscription": label,
+        "subscription_id": f"{id:016x}",
+        "subscriptions": [name for name, _ in matches],
+        "degrees": [round(degree / 255, 3) for _, degree in matches],
+    }
+    return b"," + _encode(said)[1:-1]
 
 
 def describe_values(event: EventType, vector: NotificationVector) -> list[str]:
@@ -459,30 +501,40 @@ def render_notification(
     at: int,
     expires: int | None,
     node: str,
+    story: dict[str, Any] | None = None,
+    beside: dict[str, Any] | None = None,
 ) -> bytes:
     """Return the message; `match` is (possible, certain, attribute) of the best subscription.
 
-    `matches` are all of the subscriber's that it fits, with their degrees.
+    `matches` are all of the subscriber's that it fits, with their degrees. `story` is what a told
+    story says of its parts, `beside` what people say: who has it.
     """
     shared = notification.parts.get(visible)
     if shared is None:
         shared = notification.parts[visible] = _describe_notification(notification, visible)
     possible, certain, attribute = match
-    tail = {
-        "degree": round(possible / 255, 3),
-        "possible": round(possible / 255, 3),
-        "certain": round(certain / 255, 3),
-        "why": explain(notification, subscription, possible, attribute),
-        "subscription": subscription.label,
-        "subscription_id": subscription.hex,
-        "subscriptions": [label for label, _ in matches],
-        "degrees": [round(degree / 255, 3) for _, degree in matches],
-        "at": format_time(at),
-        "expires": None if expires is None else format_time(expires),
-        "score": round(score, 4),
-        "node": node,
-    }
-    message = b'{"id":"%016x",' % notification.id + shared + b"," + _encode(tail)[1:]
+    if notification.story is None:
+        why = explain(notification, subscription, possible, attribute)
+    else:
+        why = _encode({"words": notification.story.explain()})
+    message = b"".join(
+        (
+            b'{"id":"%016x",' % notification.id,
+            shared,
+            _write_degrees(possible, certain),
+            why,
+            _write_matches(subscription.label, subscription.id, tuple(matches)),
+            b',"at":"%s","expires":' % format_time(at).encode(),
+            b"null" if expires is None else b'"%s"' % format_time(expires).encode(),
+            b',"score":',
+            _encode(round(score, 4)),
+            b',"node":',
+            _encode(node),
+        )
+    )
+    others: dict[str, Any] = {} if story is None else {"story": story}
+    others.update(beside or {})
+    message += b"," + _encode(others)[1:] if others else b"}"
     return cbor2.dumps(json.loads(message)) if subscription.format == "cbor" else message
 
 
@@ -495,7 +547,7 @@ def describe_content_values(notification: Notification) -> dict[str, object]:
     values: dict[str, object] = {}
     for reading in notification.vector.readings:
         attribute = bits.get(reading.attribute)
-        if attribute is None or attribute.wide != reading.wide:
+        if attribute is None or attribute.wide != reading.wide or reading.age:
             continue
         a, _, _, d = reading.points
         if a == d:

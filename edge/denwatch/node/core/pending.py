@@ -28,6 +28,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -52,6 +53,7 @@ from denwatch.node.core.subscriptions import (
     encode_row,
     make_id_key,
 )
+from denwatch.node.core.told_stories import TOLD, build_notification, decode_told
 from denwatch.node.replication.dot_sets import Run
 from denwatch.protocol.errors import ProtocolError
 
@@ -84,6 +86,7 @@ class PendingRow(msgspec.Struct, array_like=True):
     offered: dict[str, Decided] = {}  # subscribers it was sent to, unacknowledged
     refused: list[int] = []  # subscriptions for which it was decided against
     proof: bytes = b""  # that we have it, for receipts; empty for our own
+    parts: list[MatchRow] = []  # parts of stories that it fits: (story's id, …, part)
 
 
 class Matched(NamedTuple):
@@ -96,6 +99,7 @@ class Matched(NamedTuple):
     entry: PendingRow
     matches: list[MatchRow]
     had: Sequence[MatchRow] = ()
+    parts: Sequence[MatchRow] = ()  # of stories, found just now
 
 
 _row_decoder = msgspec.msgpack.Decoder(PendingRow)
@@ -131,6 +135,7 @@ class Pending:
         self._claimed: dict[str, set[int]] = {}  # epochs of which only receipts spoke, by origin
         self._late: dict[int, None] = {}  # subscriptions to be matched with what is held
         self._catching: tuple[dict[int, None], Iterator[int]] | None = None
+        self.part_codes: list[int] = []  # what `restore` found to be parts of stories
 
     def restore(self, reader: Reader) -> int:
         """Load who waits for what; return how many notifications there are."""
@@ -140,7 +145,10 @@ class Pending:
         for key, row in reader.scan(ROWS):
             entry = _row_decoder.decode(row)
             code = self.encode_key(key)
-            self._note_time(code, entry.latest)
+            if not self.decode(code).is_told:
+                self._note_time(code, entry.latest)
+            if entry.parts:
+                self.part_codes.append(code)
             for match in entry.matches:
                 subscription = by_id.get(match[0])
                 if subscription is not None:
@@ -269,21 +277,67 @@ class Pending:
                 degrees[name] = max(possible, degrees.get(name, 0))
         return degrees
 
+    def list_wanted(self, entry: PendingRow) -> dict[str, int]:
+        """Return who waits for a notification, be it as a part of a story, and how well it fits."""
+        degrees = self.list_degrees(entry)
+        for id, possible, _, _ in entry.parts:
+            subscription = self._subscriptions.by_id.get(id)
+            if subscription is not None and subscription.is_live:
+                name = subscription.subscriber.name
+                degrees[name] = max(possible, degrees.get(name, 0))
+        return degrees
+
+    # Stories that were told -----------------------------------------------------------------
+
+    def add_told(self, transaction: Transaction, dot: Dot, entry: PendingRow) -> Matched:
+        """Let the subscriber of a story wait for it, unless it has it from another node."""
+        code = self.encode(dot)
+        entry.settled = self._take_done(transaction, dot, entry.proof)
+        by_id = self._subscriptions.by_id
+        had = [m for m in entry.matches if by_id[m[0]].subscriber.name in entry.settled]
+        entry.matches = [m for m in entry.matches if m not in had]
+        self.change(code, entry)
+        self._log_matches(transaction, dot.id, entry.matches)
+        return Matched(code, entry, entry.matches, had)
+
+    def remove_told(self, transaction: Transaction, dot: Dot) -> None:
+        """Forget who waits for a story."""
+        code = self.encode(dot)
+        self._open.pop(code, None)
+        self._changed.pop(code, None)
+        self._decoded.pop(code, None)
+        transaction.write(ROWS, self.make_key(code), None)
+
     # Notifications that come and go ---------------------------------------------------------
 
     def find_notification(self, reader: Reader, code: int) -> Notification | None:
         """Return a notification that is held, decoded."""
         notification = self._decoded.get(code)
         if notification is None:
-            item = self._item_store.get(reader, NOTIFICATION, self.decode(code))
-            if item is None:
-                return None
+            dot = self.decode(code)
             try:
-                notification = self._read(item, code)
+                notification = self._find(reader, dot, code)
             except ProtocolError:
                 return None
-            self._keep_decoded(notification)
+            if notification is not None:
+                self._keep_decoded(notification)
         return notification
+
+    def match_item(self, item: Item, now: int) -> Iterator[tuple[Notification, list[MatchRow]]]:
+        """Yield a notification that is not held, and its matches; nothing if it is none."""
+        with suppress(ProtocolError):
+            notification = self._read(item, self.encode(item.dot))
+            yield notification, self._subscriptions.match_many((notification,), now)[0]
+
+    def _find(self, reader: Reader, dot: Dot, code: int) -> Notification | None:
+        if dot.is_told:
+            row = reader.get(TOLD, dot.key)
+            vocabularies = self._subscriptions.vocabularies
+            if row is None:
+                return None
+            return build_notification(decode_told(row), dot, code, vocabularies)
+        item = self._item_store.get(reader, NOTIFICATION, dot)
+        return None if item is None else self._read(item, code)
 
     def forget_decoded(self) -> None:
         """Decode anew: a vocabulary came."""
@@ -311,9 +365,11 @@ class Pending:
                 read.append((item, self._read(item, self.encode(item.dot))))
             except ProtocolError as error:
                 transaction.log("refuse", what="notification", why=str(error), who=item.dot.origin)
-        found = self._subscriptions.match_many([n for _, n in read], transaction.now)
-        for (item, notification), matches in zip(read, found, strict=True):
-            yield self._add(transaction, item, notification, source, matches)
+        notifications = [notification for _, notification in read]
+        found = self._subscriptions.match_many(notifications, transaction.now)
+        parts = self._subscriptions.match_parts(notifications, transaction.now)
+        for (item, notification), *rows in zip(read, found, parts, strict=True):
+            yield self._add(transaction, item, notification, source, *rows)
 
     def _add(
         self,
@@ -322,6 +378,7 @@ class Pending:
         notification: Notification,
         source: str,
         matches: list[MatchRow],
+        parts: list[MatchRow],
     ) -> Matched:
         self._keep_decoded(notification)
         proof = prove_item(item.signature) if source else b""
@@ -333,7 +390,7 @@ class Pending:
             matches = [m for m in matches if by_id[m[0]].subscriber.name not in settled]
         at, doubt, expires = notification.at, notification.doubt, notification.expires
         latest = self._subscriptions.clock.localise(notification.dot, at) + doubt
-        entry = PendingRow(at, doubt, expires, latest, matches, settled, proof=proof)
+        entry = PendingRow(at, doubt, expires, latest, matches, settled, proof=proof, parts=parts)
         self.change(notification.code, entry)
         self._note_time(notification.code, latest)
         transaction.log(
@@ -354,10 +411,10 @@ class Pending:
             degree=max((match[1] for match in matches), default=0),
             event=notification.event.name if notification.event else None,
             features=notification.vector.features,
-            signature=self._find_signature(item, matches),
+            signature=self._find_signature(item, matches + parts),
         )
         self._log_matches(transaction, notification.id, matches)
-        return Matched(notification.code, entry, matches, had)
+        return Matched(notification.code, entry, matches, had, parts)
 
     def _find_signature(self, item: Item, matches: list[MatchRow]) -> bytes | None:
         """Return the signature of a notification for the log, by which operators can hand it on.
@@ -412,10 +469,11 @@ class Pending:
         def rate(row: tuple[bytes, bytes]) -> tuple[float, float, bytes, int]:
             entry = _row_decoder.decode(row[1])
             freshness = rate_freshness(entry, transaction.now)
-            degree = max(self.list_degrees(entry).values(), default=0)
+            degree = max(self.list_wanted(entry).values(), default=0)
             return degree * freshness, freshness, row[0], degree
 
-        worst = heapq.nsmallest(count, map(rate, transaction.scan(ROWS)))
+        rows = (row for row in transaction.scan(ROWS) if not read_dot(row[0]).is_told)
+        worst = heapq.nsmallest(count, map(rate, rows))
         return [(read_dot(key), degree) for _, _, key, degree in worst]
 
     # Receipts that came before their notifications ------------------------------------------
@@ -547,11 +605,17 @@ class Pending:
             and match[0] not in entry.refused
             and by_id[match[0]].subscriber.name not in entry.settled
         ]
-        if fresh:
+        parts = [
+            row
+            for row in self._subscriptions.match_parts((notification,), transaction.now)[0]
+            if row[0] in chosen and row not in entry.parts
+        ]
+        if fresh or parts:
             entry.matches = sorted(entry.matches + fresh)
+            entry.parts = sorted(entry.parts + parts)
             self.change(code, entry)
             self._log_matches(transaction, notification.id, fresh)
-            yield Matched(code, entry, fresh)
+            yield Matched(code, entry, fresh, parts=parts)
 
 
 def _encode_word(dot: Dot, word: tuple[str, bytes]) -> bytes:

@@ -8,6 +8,10 @@ subscriber is. Only this file makes receipts.
 A receipt is believed if its origin made the notification, or proves by a hash of the notification's
 signature that it had it (`Pending.is_proved`). So a member that lies can withhold from a subscriber
 only what it was sent, and nothing that does not exist yet.
+
+A receipt of what counts against a top-k brings the notification along, signed by its origin, with
+the time of the decision (`CountedNote`): so the next node counts it, though it never had it. It is
+kept (`sub.counted`) until the receipt ends, since its subscriptions may come later than it.
 """
 
 from __future__ import annotations
@@ -15,7 +19,16 @@ from __future__ import annotations
 import msgspec
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import DELIVERED, NEVER, DeliveredBody, Dot, encode_body, read_dot
+from denwatch.node.core.items import (
+    DELIVERED,
+    NEVER,
+    NOTIFICATION,
+    CountedNote,
+    DeliveredBody,
+    Dot,
+    encode_body,
+    read_dot,
+)
 from denwatch.node.core.subscriptions import (
     SubscriberSettings,
     SubscriberState,
@@ -26,6 +39,7 @@ from denwatch.node.core.subscriptions import (
 )
 
 RECEIPTS = "sub.mark"  # subscriber, dot: has it, which other nodes do not know yet
+COUNTED = "sub.counted"  # subscriber, dot: another node delivered it, and it counts
 
 
 class ReceiptRow(msgspec.Struct, array_like=True):
@@ -33,8 +47,21 @@ class ReceiptRow(msgspec.Struct, array_like=True):
 
     expires: int
     proof: bytes = b""
+    counted: tuple[int, int, list[int]] | None = None  # decided, turn, subscriptions
 
 
+class CountedRow(msgspec.Struct, array_like=True):
+    """What another node delivered; `decided` is in our timeline, the rest as it was said."""
+
+    decided: int
+    turn: int
+    ids: list[int]
+    expires: int
+    body: bytes
+    signature: bytes
+
+
+_counted_decoder = msgspec.msgpack.Decoder(CountedRow)
 _receipt_decoder = msgspec.msgpack.Decoder(ReceiptRow)
 
 
@@ -49,18 +76,20 @@ class Receipts:
         self._settings = settings
         self._waiting: dict[str, dict[Dot, ReceiptRow]] = {}  # by subscriber and notification
         self._reported = 0  # when all were reported last
+        self._counted: dict[str, dict[Dot, CountedRow]] = {}  # by subscriber and notification
 
     def restore(self, reader: Reader) -> None:
         """Load the receipts that were not reported."""
         for key, row in reader.scan(RECEIPTS):
             name, rest = split_name(key)
             self._waiting.setdefault(name, {})[read_dot(rest)] = _receipt_decoder.decode(row)
+        for key, row in reader.scan(COUNTED):
+            name, rest = split_name(key)
+            self._counted.setdefault(name, {})[read_dot(rest)] = _counted_decoder.decode(row)
+            self._subscriptions.find_subscriber(name).is_counted = False
 
-    def keep(
-        self, transaction: Transaction, name: str, dot: Dot, expires: int, proof: bytes
-    ) -> None:
-        """Note that a subscriber has a notification that expires then, in our timeline."""
-        row = ReceiptRow(expires, proof)
+    def keep(self, transaction: Transaction, name: str, dot: Dot, row: ReceiptRow) -> None:
+        """Note that a subscriber has a notification."""
         transaction.write(RECEIPTS, join_name(name, dot.key), encode_row(row))
         dots = self._waiting.setdefault(name, {})
         dots[dot] = row
@@ -102,7 +131,7 @@ class Receipts:
         dots = self._waiting.pop(name)
         ends = [row.expires for row in dots.values()]
         expires = NEVER if NEVER in ends else max(ends)
-        notes = [[*dot, row.proof] if row.proof else [*dot] for dot, row in dots.items()]
+        notes = [self._write_note(transaction, dot, row) for dot, row in dots.items()]
         body = DeliveredBody(name, notes)
         # Signed when it first leaves, like notifications: there may be one for each subscriber.
         self._item_store.originate(
@@ -111,3 +140,40 @@ class Receipts:
         for dot in dots:
             transaction.write(RECEIPTS, join_name(name, dot.key), None)
         transaction.count("marks", len(dots))
+
+    def _write_note(self, transaction: Transaction, dot: Dot, row: ReceiptRow) -> list[object]:
+        if row.counted is not None:
+            item = self._item_store.get(transaction, NOTIFICATION, dot)
+            if item is not None:
+                item = item if item.signature else self._item_store.sign(item)
+                return [
+                    *dot,
+                    row.proof,
+                    [*row.counted, item.expires, item.body, item.signature],
+                ]
+        return [*dot, row.proof] if row.proof else [*dot]
+
+    # What other nodes delivered -------------------------------------------------------------
+
+    def keep_counted(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        dot: Dot,
+        note: CountedNote,
+        decided: int,
+    ) -> None:
+        """Note what counts against a top-k; `decided` is when that was, in our timeline."""
+        row = CountedRow(decided, *note[1:])
+        self._counted.setdefault(subscriber.name, {})[dot] = row
+        transaction.write(COUNTED, join_name(subscriber.name, dot.key), encode_row(row))
+        subscriber.is_counted = False
+
+    def forget_counted(self, transaction: Transaction, name: str, dot: Dot) -> None:
+        """Forget it: its receipt has ended."""
+        if self._counted.get(name, {}).pop(dot, None) is not None:
+            transaction.write(COUNTED, join_name(name, dot.key), None)
+
+    def find_counted(self, name: str) -> dict[Dot, CountedRow]:
+        """Return what other nodes delivered to a subscriber and brought along."""
+        return self._counted.get(name, {})

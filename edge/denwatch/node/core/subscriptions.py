@@ -11,7 +11,7 @@ Only this file gives subscriptions their numbers in a matcher, and decides which
 matcher finds were in force for a notification (`is_valid`). Spaces on the disk:
 
   sub.ended   id of an ended subscription: its item, for matches that wait
-  sub.prefer  subscriber: priorities that were requested by themselves
+  sub.prefer  subscriber: priorities, as older versions stored them
   sub.mute    subscriber: receives nothing now
   sub.place   subscriber: the node where it was last known to be
 """
@@ -26,10 +26,12 @@ from typing import Any, Protocol, TypeVar
 
 import cbor2
 import msgspec
+from denwatch.client.compiler.stories import Story
 from denwatch.node.core.device_directory import SubscriptionNeed
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
+    BY,
     SUBSCRIPTION,
     Dot,
     Item,
@@ -37,17 +39,19 @@ from denwatch.node.core.items import (
     decode_body,
     decode_item,
 )
-from denwatch.node.core.languages import StoredSubscription, load_languages
+from denwatch.node.core.languages import STORY, StoredSubscription, load_languages
 from denwatch.node.core.notifications import (
     Notification,
     Vocabularies,
     describe_content_values,
 )
 from denwatch.node.core.stored_facts import StoredFacts
+from denwatch.node.core.trust import Proofs, read_key
 from denwatch.node.matching.facts import FactTable, find_fact
+from denwatch.node.matching.joins import JoinMatcher, StoryParts
 from denwatch.node.matching.plugins import Matcher
-from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
-from denwatch.node.ranking.topk import RankedEntry, TopK
+from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels, keep_acyclic
+from denwatch.node.ranking.topk import PersonPreference, RankedEntry, TopK
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import FUZZY
@@ -64,6 +68,7 @@ KEPT_REASONS = ("expired", "replaced")  # what such a subscription matched befor
 _ADOPTED = ("event", "features", "threshold", "certain")  # what `adopt_fact` takes of a fact
 _COUNT = 6  # its place in a fact: how many words
 _SHARED = 4_096  # values that many subscriptions have in common
+_MAX_PAIRS = 512  # of priorities that contradict each other
 _AGE = 0  # a notification matches as it was when it was read
 
 
@@ -88,8 +93,11 @@ class SubscriberSettings:
     # Notifications that all known subscribers have are removed this long after they were read;
     # None keeps them until they expire, for those whose subscription is not known here yet.
     purge_after: int | None = None
+    story_life: int = 86_400_000  # how long a story is kept for its subscriber
+    story_entries: int = 1_024  # readings that one part of a story remembers
     report_life: int = 7 * 86_400_000  # how long what a person reported is kept
     ended_life: int = 7 * 86_400_000  # how long matches of an expired subscription may wait
+    claim_life: int = 12 * 3_600_000  # how long somebody has what they did not release
     place_life: int = 7 * 86_400_000  # how long others remember where somebody went
     organisation: str | None = None  # whose synonyms go first where a word means two things
     is_announcing: bool = True  # make an item of the node's own vocabulary
@@ -164,11 +172,40 @@ class SingleClock:
 # Keys and rows on the disk -------------------------------------------------------------------
 
 
+class TopEntry(msgspec.Struct, array_like=True):
+    """One entry of a top-k; `decided` is new, and 0 in rows of older versions."""
+
+    notification: int
+    level: int
+    value: float
+    expires: float
+    turn: int
+    decided: float = 0
+
+
 class TopState(msgspec.Struct, array_like=True):
-    """A top-k: its count of matches and its entries (notification, level, value, expiry, turn)."""
+    """A top-k: its count of matches and its entries."""
 
     turn: int
-    entries: list[tuple[int, int, float, float, int]]
+    entries: list[TopEntry]
+
+
+def save_top_k(top_k: TopK) -> TopState:
+    """Return a top-k as it is stored."""
+    entries = [
+        TopEntry(e.note_id, e.rank.priority, e.rank.value, e.expires, e.turn, e.decided)
+        for e in top_k.list_entries()
+    ]
+    return TopState(top_k.turn, entries)
+
+
+def load_top_k(top_k: TopK, state: TopState) -> TopK:
+    """Return a top-k of the same kind, with what was stored."""
+    entries = [
+        RankedEntry(e.notification, Rank(e.level, e.value), e.expires, e.turn, e.decided)
+        for e in state.entries
+    ]
+    return TopK(top_k.k, top_k.window, fading=top_k.fading, turn=state.turn, entries=entries)
 
 
 class EndedRow(msgspec.Struct, array_like=True):
@@ -221,6 +258,10 @@ class SubscriberState:
     prefers: int = 0  # how many name priorities
     levels: dict[int, int] = field(default_factory=dict)  # winnow levels by id; 1 if not named
     asked: list[tuple[str, str]] = field(default_factory=list)  # priorities requested alone
+    delays: int = 0  # how many wait for somebody else to have it
+    preference: PersonPreference | None = None  # None: as for everybody
+    top_k: TopK | None = None  # over all subscriptions
+    is_counted: bool = True  # what other nodes delivered counts against every top-k
     codes: array[int] = field(default_factory=lambda: array("Q"))  # what may wait for it
     stale: int = 0  # of those, how many are known to be gone
     is_listening: bool = False
@@ -241,6 +282,7 @@ class SubscriberState:
         self.subscriptions[subscription.id] = subscription
         self.keys.setdefault(subscription.key, subscription.id)
         self.prefers += bool(subscription.prefer)
+        self.delays += bool(subscription.delay)
         if subscription.name is not None:
             self.names[subscription.name] = self.names.get(subscription.name, 0) + 1
 
@@ -250,6 +292,7 @@ class SubscriberState:
         if self.keys.get(subscription.key) == subscription.id:
             del self.keys[subscription.key]
         self.prefers -= bool(subscription.prefer)
+        self.delays -= bool(subscription.delay)
         if subscription.name is not None:
             self.names[subscription.name] -= 1
             if not self.names[subscription.name]:
@@ -260,7 +303,7 @@ class SubscriberState:
 
         Priorities name subscriptions; those that name none wait for it. A pair that would close a
         circle is left out: the older subscriptions' pairs go first, so all nodes leave out the
-        same.
+        same. Nobody makes a circle here, but a member may: then only so many pairs count.
         """
         self.levels = {}
         if not self.prefers and not self.asked:
@@ -282,16 +325,11 @@ class SubscriberState:
         ]
         if not wanted:
             return
-        kept: list[tuple[int, int]] = []
         try:
             self.levels = assign_levels(self.subscriptions, wanted)
         except PriorityCycle:
-            for pair in wanted:
-                try:
-                    self.levels = assign_levels(self.subscriptions, [*kept, pair])
-                    kept.append(pair)
-                except PriorityCycle:
-                    continue
+            kept = keep_acyclic(wanted[:_MAX_PAIRS])
+            self.levels = assign_levels(self.subscriptions, kept)
 
 
 class Subscription:
@@ -299,16 +337,21 @@ class Subscription:
 
     __slots__ = (
         "aggregator",
+        "behalf",
+        "by",
         "certain",
         "created",
-        "dot",
+        "delay",
+        "escalation",
         "event",
         "expires",
         "features",
         "format",
         "id",
         "is_live",
+        "is_muted",
         "is_plain",
+        "is_whole",
         "key",
         "language",
         "name",
@@ -319,7 +362,9 @@ class Subscription:
         "role",
         "run",
         "score",
+        "sequence",
         "significance",
+        "story",
         "subscriber",
         "threshold",
         "top_k",
@@ -330,9 +375,9 @@ class Subscription:
 
     def __init__(self, item: Item, body: SubscriptionBody, subscriber: SubscriberState) -> None:
         options = body.options
-        self.dot: Dot = item.dot
         self.id: int = item.id
         self.run: tuple[str, int] = _share(item.dot.run)
+        self.sequence = item.dot.sequence
         self.subscriber = subscriber
         self.role = _share(body.role)
         self.language = body.language
@@ -343,6 +388,16 @@ class Subscription:
         # `check_options` has checked them.
         self.name: str | None = options.get("name")
         self.score = float(options.get("score", 1.0))
+        self.is_whole = bool(options.get("whole"))
+        self.is_muted = bool(options.get("muted"))
+        # Who is to hear of it if nobody has it, and when; in the subscription that this makes for
+        # them, whose it is and how long it waits (ms).
+        self.escalation: tuple[str, float] | None = (
+            tuple(options["escalate"]) if "escalate" in options else None
+        )
+        self.behalf: str | None = options.get("behalf")
+        self.by = _share(read_key(options.get(BY, "")))  # the key of who asked for it
+        self.delay = int(options["after"] * 1000) if "after" in options else 0
         self.top_k: TopK | None = TopK(options["top"]) if "top" in options else None
         self.refresh = int(options["expiry"] * 1000) if "expiry" in options else None
         self.prefer = tuple((pair[0], pair[1]) for pair in options.get("prefer", ()))
@@ -355,6 +410,7 @@ class Subscription:
         self.aggregator = MIN
         self.recent: tuple[int, int] | None = None
         self.significance: Significance | None = None
+        self.story: Story | None = None  # what it tells, if it is about several readings
         self.is_plain = False  # its degree is that of the predicate that decided
 
     def adopt(self, vector: SubscriptionVector) -> None:
@@ -378,6 +434,11 @@ class Subscription:
         self.is_plain = True
 
     @property
+    def dot(self) -> Dot:
+        """The name of its item, made when it is needed."""
+        return Dot(*self.run, self.sequence)
+
+    @property
     def hex(self) -> str:
         """The id as people see it."""
         return f"{self.id:016x}"
@@ -387,24 +448,6 @@ class Subscription:
         """The name, or the id where there is none."""
         return self.name or self.hex
 
-    def restore_top_k(self, state: TopState) -> None:
-        """Restore the state of the top-k."""
-        if self.top_k is not None:
-            entries = [
-                RankedEntry(notification, Rank(level, value), expires, turn)
-                for notification, level, value, expires, turn in state.entries
-            ]
-            self.top_k = TopK(self.top_k.k, turn=state.turn, entries=entries)
-
-    def save_top_k(self) -> TopState:
-        """Return the top-k as it is."""
-        assert self.top_k is not None
-        entries = [
-            (e.note_id, e.rank.priority, e.rank.value, e.expires, e.turn)
-            for e in self.top_k.list_entries()
-        ]
-        return TopState(self.top_k.turn, entries)
-
 
 @lru_cache(maxsize=_SHARED)
 def _share(value: _Value) -> _Value:
@@ -413,15 +456,22 @@ def _share(value: _Value) -> _Value:
 
 
 def describe_content(body: SubscriptionBody) -> tuple[object, ...]:
-    """Return what a subscription says, apart from when and where: equal ones are one."""
-    options = cbor2.dumps(body.options, canonical=True) if body.options else b""
-    return body.language, _share(body.role), _share(body.vocabulary), body.vector, options
+    """Return what a subscription says, and who, apart from when and where: equal ones are one."""
+    said = {key: body.options[key] for key in body.options if key != BY}
+    options = cbor2.dumps(said, canonical=True) if said else b""
+    by = _share(read_key(body.options.get(BY, "")))
+    return body.language, _share(body.role), _share(body.vocabulary), body.vector, options, by
 
 
 def read_subscription(item: Item) -> tuple[SubscriptionBody, Any]:
     """Return the body of an item and what its matcher takes; ProtocolError if it is none."""
     body = decode_body(SubscriptionBody, item.body)
     return body, decode_content(body)
+
+
+def may_replace(newer: Subscription, older: Subscription) -> bool:
+    """Return whether a subscription ends one of the same name: what has a key ends by its key."""
+    return older.by in (b"", newer.by)
 
 
 def decode_content(body: SubscriptionBody) -> Any:
@@ -441,14 +491,17 @@ class Subscriptions:
         vocabularies: Vocabularies,
         clock: ItemClock,
         settings: SubscriberSettings,
+        proofs: Proofs,
     ) -> None:
         self.vocabularies = vocabularies
         self.clock = clock
+        self.proofs = proofs
         self.subscribers: dict[str, SubscriberState] = {}
         self.by_id: dict[int, Subscription] = {}  # in force, or ended while matches wait
         self._item_store = item_store
         self.settings = settings
         self._matchers: dict[int, Matcher[Any, Any]] = {}
+        self._joins = JoinMatcher()  # the fuzzy ones that old readings may satisfy
         self._numbers: list[Subscription | None] = []
         self._free: list[int] = []
         self._twins: dict[str, None] = {}  # subscribers with two subscriptions of one name
@@ -495,14 +548,10 @@ class Subscriptions:
         subscriber.is_muted = is_muted
         transaction.write(MUTE, join_name(subscriber.name), b"" if is_muted else None)
 
-    def set_priorities(
-        self, transaction: Transaction, subscriber: SubscriberState, pairs: list[tuple[str, str]]
-    ) -> None:
-        """Note the priorities that a subscriber requested by themselves."""
-        subscriber.asked = pairs
-        row = encode_row(Priorities(pairs)) if pairs else None
-        transaction.write(PREFER, join_name(subscriber.name), row)
-        subscriber.assign_levels()
+    def find_place(self, name: str) -> str:
+        """Return the node where somebody was last known to be; "" if that is not known."""
+        subscriber = self.subscribers.get(name)
+        return "" if subscriber is None else subscriber.place
 
     def set_place(self, transaction: Transaction, subscriber: SubscriberState, node: str) -> None:
         """Note the node where a subscriber is."""
@@ -587,17 +636,20 @@ class Subscriptions:
         """Of subscriptions of one subscriber and name, made at several nodes, keep the newest."""
         twins, self._twins = self._twins, {}
         for name in twins:
-            newest: dict[str, Subscription] = {}
+            newest: dict[str, list[Subscription]] = {}  # by name; of several people, they say
             # By what the items say, not by this node's clock: all nodes must keep the same one.
             subscriptions = self.find_subscriber(name).subscriptions.values()
             for subscription in sorted(
                 subscriptions, key=lambda subscription: (subscription.created, subscription.id)
             ):
                 if subscription.name is not None:
-                    old = newest.get(subscription.name)
-                    newest[subscription.name] = subscription
-                    if old is not None:
-                        self._item_store.remove(transaction, SUBSCRIPTION, old.dot, "replaced")
+                    older = newest.get(subscription.name, [])
+                    newest[subscription.name] = [subscription]
+                    for old in older:
+                        if may_replace(subscription, old):
+                            self._item_store.remove(transaction, SUBSCRIPTION, old.dot, "replaced")
+                        else:
+                            newest[subscription.name].append(old)
 
     def _read(self, item: Item) -> tuple[Subscription, Any]:
         """Return the subscription of an item and what its matcher takes; ProtocolError if none."""
@@ -605,6 +657,8 @@ class Subscriptions:
         subscription = Subscription(item, body, self.find_subscriber(body.owner))
         if isinstance(content, SubscriptionVector):
             subscription.adopt(content)
+        elif isinstance(content, Story):
+            subscription.story = content
         return subscription, content
 
     def _add(self, item: Item) -> Subscription:
@@ -616,6 +670,8 @@ class Subscriptions:
         except (ValueError, KeyError) as error:
             self._free.append(number)
             raise ProtocolError(f"no matcher takes this subscription: {error}") from None
+        if isinstance(content, SubscriptionVector):
+            self._joins.add(number, content)
         self._enter(subscription, number)
         subscription.subscriber.assign_levels()
         return subscription
@@ -631,7 +687,7 @@ class Subscriptions:
         new: list[bytes] = []  # vectors without facts until now, and these
         found: list[tuple[Any, ...]] = []
         columns = [facts.rows[name].tolist() for name in _ADOPTED]
-        known = list(zip(*columns, strict=True))
+        known = len(facts.rows)
         for item in items:
             try:
                 body = decode_body(SubscriptionBody, item.body)
@@ -642,16 +698,20 @@ class Subscriptions:
             subscription = Subscription(item, body, self.find_subscriber(body.owner))
             number = self._take_number()
             if place is not None:
-                if place < len(known):
-                    subscription.adopt_fact(*known[place])
+                if place < known:
+                    subscription.adopt_fact(*(column[place] for column in columns))
                 else:  # it is new, and there is another like it
                     subscription.adopt(decode_content(body))
             elif isinstance(content, SubscriptionVector):
                 subscription.adopt(content)
-                if content.significance is None and (fact := find_fact(content))[_COUNT]:
-                    place = facts.places[body.vector] = len(known) + len(found)
+                self._joins.add(number, content)
+                is_plain = content.significance is None and not content.restrictors
+                if is_plain and (fact := find_fact(content))[_COUNT]:
+                    place = facts.places[body.vector] = known + len(found)
                     found.append(fact)
                     new.append(body.vector)
+            elif isinstance(content, Story):
+                subscription.story = content
             if place is not None:
                 numbers.append(number)
                 places.append(place)
@@ -675,6 +735,7 @@ class Subscriptions:
         """Take a subscription out of force; one that is kept is still known by its id."""
         if subscription.is_live:
             self._find_matcher(subscription.language).remove(subscription.number)
+            self._joins.discard(subscription.number)
             self._numbers[subscription.number] = None
             self._free.append(subscription.number)
             subscription.is_live = False
@@ -717,10 +778,11 @@ class Subscriptions:
     # Matching -------------------------------------------------------------------------------
 
     def go_on(self, transaction: Transaction) -> None:
-        """Let the matcher move on to its compiled form, if there is one; write some facts."""
-        matcher: Any = self._matchers.get(FUZZY)
-        if matcher is not None:
-            matcher.go_on()
+        """Let matchers move on to their compiled form, if there is one; write some facts."""
+        for language in (FUZZY, STORY):
+            matcher: Any = self._matchers.get(language)
+            if matcher is not None:
+                matcher.go_on()
         self._facts.write_some(transaction)
 
     def match_many(self, notifications: Sequence[Notification], now: int) -> list[list[MatchRow]]:
@@ -729,11 +791,31 @@ class Subscriptions:
         for language, matcher in self._matchers.items():
             if language == FUZZY:
                 self._match_fuzzy(matcher, notifications, now, found)
-            elif len(matcher):
+                for notification, matches in zip(notifications, found, strict=True):
+                    if notification.vector.olds:
+                        joined = self._joins.match(notification.vector, _AGE)
+                        self._add_valid(notification, now, joined, matches)
+            elif len(matcher) and language != STORY:  # `match_parts`
                 for notification, matches in zip(notifications, found, strict=True):
                     rows = matcher.match(describe_content_values(notification))
                     self._add_valid(notification, now, rows, matches)
         for matches in found:
+            matches.sort()
+        return found
+
+    def match_parts(self, notifications: Sequence[Notification], now: int) -> list[list[MatchRow]]:
+        """Return, for each notification, the parts of stories that it fits.
+
+        A row is that of a match, with the number of the part in the place of the attribute.
+        """
+        found: list[list[MatchRow]] = [[] for _ in notifications]
+        parts = self._matchers.get(STORY)
+        if parts is None or not len(parts):
+            return found
+        assert isinstance(parts, StoryParts)
+        rows = parts.match_parts([notification.vector for notification in notifications])
+        for notification, fitting, matches in zip(notifications, rows, found, strict=True):
+            self._add_valid(notification, now, fitting, matches)
             matches.sort()
         return found
 
@@ -784,7 +866,14 @@ class Subscriptions:
             earliest = latest - 2 * doubt(*notification.run, now)
         if begin - notification.doubt > latest or (end and earliest >= end):
             return False
-        if subscription.vocabulary == notification.vocabulary or subscription.event < 0:
+        if subscription.vocabulary == notification.vocabulary:
+            return True
+        if subscription.story is not None:
+            agree, number = self.vocabularies.agree, notification.vector.event
+            asked = (v.features for v in subscription.story.vectors if v.event == number)
+            pair = subscription.vocabulary, notification.vocabulary
+            return all(agree(*pair, number, features) for features in asked)
+        if subscription.event < 0:
             return True
         return self.vocabularies.agree(
             subscription.vocabulary,

@@ -54,8 +54,8 @@ class Domains:
                 )
 
     def of(self, bit: int) -> Interval:
-        """Return the domain of one attribute."""
-        return self.special.get(bit, self.default)
+        """Return the domain of one attribute, or of its last reading."""
+        return self.special.get(bit - OLD if OLD <= bit < AGE else bit, self.default)
 
     def span(self, mask: int) -> Row:
         """Return the box of everything over the attributes of a mask."""
@@ -236,6 +236,11 @@ MAX_BOXES = 64
 # it meets the box, and, for those who ask for certainty, how certain it is to be within.
 LEVEL = 64 * ATTRIBUTES_PER_EVENT
 CERTAINTY = LEVEL + 1
+# An attribute with a temporal restrictor is another attribute, its last reading, and has an age.
+# One without is no part of a mask that has it with: who asks for a reading of now does not cover
+# who is content with one of earlier.
+OLD = CERTAINTY + 1
+AGE = OLD + 64 * ATTRIBUTES_PER_EVENT
 _LEVEL = ATTRIBUTES_PER_EVENT  # either of them, while boxes are made of an event's 16 attributes
 
 
@@ -266,10 +271,10 @@ def box_vector(vector: SubscriptionVector) -> BoxedSubscription:
         outer = _list_boxes(vector, least, _BoxSide.OUTER)
         inner = _list_boxes(vector, least, _BoxSide.INNER)
     except _TooMany:
-        return BoxedSubscription(mask, (), ({},))
+        return _restrict(vector, BoxedSubscription(mask, (), ({},)))
     if vector.recent or vector.significance:
         inner = []  # it is silent at times when those that it would cover are not
-    return BoxedSubscription(mask, _shift(inner, base), _shift(outer, base))
+    return _restrict(vector, BoxedSubscription(mask, _shift(inner, base), _shift(outer, base)))
 
 
 def box_doubtful(vector: SubscriptionVector) -> BoxedSubscription:
@@ -306,7 +311,33 @@ def box_doubtful(vector: SubscriptionVector) -> BoxedSubscription:
             sure = _list_boxes(vector, vector.certain, _BoxSide.SURE, is_certain=True)
             level = max(one.get(_LEVEL, (0, 255))[0] for one in sure)
         given.append({**place, dimension: (level, 255)})
-    return BoxedSubscription(mask, tuple(given), tuple(asked), is_certain)
+    return _restrict(vector, BoxedSubscription(mask, tuple(given), tuple(asked), is_certain))
+
+
+def _restrict(vector: SubscriptionVector, boxed: BoxedSubscription) -> BoxedSubscription:
+    """Return boxes in which attributes with restrictors are last readings with an age.
+
+    One of a subscription's readings must be new. If all have restrictors, that need not be one of
+    those that it shares with whom it would cover: then it covers nobody.
+    """
+    if not vector.restrictors:
+        return boxed
+    base = ATTRIBUTES_PER_EVENT * vector.event
+    codes = dict(zip(list_bits(vector.features << base), vector.restrictors, strict=True))
+    limits = {bit: code for bit, code in codes.items() if code}
+    mask = boxed.mask
+    for bit in limits:
+        mask = mask & ~(1 << bit) | 1 << OLD + bit | 1 << AGE + bit
+    ages = {AGE + bit: (0, code) for bit, code in limits.items()}
+
+    def move(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
+        return tuple(
+            {**{OLD + bit if bit in limits else bit: ends for bit, ends in box.items()}, **ages}
+            for box in boxes
+        )
+
+    inner = move(boxed.boxes) if len(limits) < len(codes) else ()
+    return BoxedSubscription(mask, inner, move(find_outer(boxed)), boxed.is_loner)
 
 
 def _shift(boxes: list[Box], base: int) -> tuple[Box, ...]:

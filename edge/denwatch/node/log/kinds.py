@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-SCHEMA = 3
+SCHEMA = 4
 
 TEXT = "text"
 INT = "int"  # 64 bits, signed; times are in ms
@@ -65,7 +65,7 @@ _TABLE = """
     features:id? signature:bytes?
 7 match: a notification matches a subscription, with possibility and necessity, 0 to 255
     note:id subscription:id owner:text possible:int certain:int
-8 suppress: a match was not delivered, or not yet: top-k, role, expired, quiet, withdrawn
+8 suppress: a match was not delivered: top-k, role, expired, quiet, muted, had, withdrawn
     note:id owner:text reason:text subscriptions:ids detail:text?
 9 send: a notification was sent to its subscriber
     note:id owner:text subscriptions:ids attempt:int degree:int? score:real?
@@ -107,6 +107,9 @@ _TABLE = """
     what:text detail:text
 26 plan: an operator recommends another strategy
     strategy:text by:text is_followed:bool
+27 story: several notifications tell a story that was subscribed to
+    item:id subscription:id owner:text what:text parts:ids at:int expires:int possible:int
+    certain:int
 """
 
 

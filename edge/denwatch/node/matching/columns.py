@@ -14,6 +14,9 @@ EXACT      The min of up to four 8-bit predicates, with exact readings, is evalu
            own `match`: the definition itself, one at a time.
 FEW        Up to 64 subscriptions of an event, a loop over tuples takes less time than the first
            numpy call; the tuples are made from the columns when they are needed.
+MASKS      A device's readings have one feature mask. The rows that lack nothing of it, with their
+           ends, are kept for the masks that came last, until a row comes or goes: of 100,000
+           subscriptions over seven attributes, a device with three of them meets 3,000.
 INVARIANT  Rows 0..size-1 are in use; a row that leaves is replaced by the last one. `_places` leads
            from an id to its event and row, and to no other.
 """
@@ -37,6 +40,7 @@ FEW = 64
 _FIRST = 64  # rows of a new column
 _DECODED = 2048  # vectors that are remembered
 _EVENT_BITS = 6
+_MASKS = 8  # feature masks whose rows are kept
 _AT_ONCE = 6  # candidates from which on numpy rates them all at once
 
 _SLOPES: list[int] = SLOPE.tolist()
@@ -146,6 +150,8 @@ class EventColumns:
         self._met: NDArray[np.bool_] = np.empty(_FIRST, np.bool_)  # scratch
         self._tried: NDArray[np.bool_] = np.empty(_FIRST, np.bool_)
         self._few: list[_Row] | None = None
+        # By feature mask: the rows that lack nothing, and their ends by attribute.
+        self._possible: dict[int, tuple[NDArray[np.intp], dict[int, NDArray[np.uint8]]]] = {}
 
     def append(self, ids: NDArray[np.uint64], facts: Facts, vectors: Sequence[bytes]) -> int:
         """Add subscriptions that are not here yet; return the row of the first."""
@@ -153,7 +159,7 @@ class EventColumns:
         self.size += len(ids)
         if self.size > len(self.ids):
             self._grow(row)
-        self._few = None
+        self._forget()
         rows = slice(row, self.size)
         self.ids[rows] = ids
         self.vectors.extend(vectors)
@@ -175,7 +181,7 @@ class EventColumns:
     def remove(self, row: int) -> int | None:
         """Remove a row; return the id of the one that stands there now, None if none does."""
         self.size -= 1
-        self._few = None
+        self._forget()
         last = self.size
         data = self.vectors.pop()
         if row == last:
@@ -187,6 +193,11 @@ class EventColumns:
         for ends in self._ends.values():
             ends[:, row] = ends[:, last]
         return int(self.ids[row])
+
+    def _forget(self) -> None:
+        """Forget what was made of the rows: they change."""
+        self._few = None
+        self._possible.clear()
 
     def _grow(self, used: int) -> None:
         rows = self.size + max(len(self.ids) // 4, _FIRST)
@@ -206,16 +217,24 @@ class EventColumns:
             self._ends[attribute] = larger
 
     def find_matches(self, n: NotificationVector, age: int) -> list[Answer]:
-        """Return the matches of one notification, in no order."""
-        is_exact = all(r.points[0] == r.points[3] and not r.wide for r in n.readings)
+        """Return the matches of one notification by its new readings, in no order.
+
+        `joins.py` has the subscriptions that may use what was read earlier.
+        """
+        features = n.features & ~n.olds
+        readings = [r for r in n.readings if not r.age] if n.olds else n.readings
+        is_exact = all(r.points[0] == r.points[3] and not r.wide for r in readings)
         if is_exact:
-            values = {r.attribute: r.points[0] for r in n.readings}
+            values = {r.attribute: r.points[0] for r in readings}
             if self.size <= FEW:
-                rows = self._pick_exactly(n.features, values)
+                rows = self._pick_exactly(features, values)
             else:
-                rows = self._select(n.features, {a: (x, x) for a, x in values.items()}).tolist()
+                rows = self._select(features, {a: (x, x) for a, x in values.items()}).tolist()
             return self._rate(rows, values, n, age) if rows else []
-        rows = self._pick(n) if self.size <= FEW else self._select_uncertain(n).tolist()
+        if self.size <= FEW:
+            rows = self._pick(features, readings)
+        else:
+            rows = self._select_uncertain(features, readings).tolist()
         return [answer for row in rows if (answer := self._evaluate(row, n, age)) is not None]
 
     # Candidates of a few --------------------------------------------------------------------
@@ -241,14 +260,14 @@ class EventColumns:
                 found.append(row)
         return found
 
-    def _pick(self, n: NotificationVector) -> list[int]:
+    def _pick(self, features: int, readings: Sequence[Reading]) -> list[int]:
         found = []
         spans: dict[int, Spans] = {}  # by level
         for row, needed, level, bounds in self._list_few():
-            if needed & ~n.features:
+            if needed & ~features:
                 continue
             if level not in spans:
-                spans[level] = {r.attribute: bound_reading(r, level) for r in n.readings}
+                spans[level] = {r.attribute: bound_reading(r, level) for r in readings}
             span = spans[level]
             if all(span[a][0] <= high and low <= span[a][1] for a, low, high in bounds):
                 found.append(row)
@@ -258,26 +277,40 @@ class EventColumns:
 
     def _select(self, features: int, spans: Spans) -> NDArray[np.intp]:
         """Return the rows that lack nothing and meet every span."""
-        size = self.size
-        met, tried = self._met[:size], self._tried[:size]
-        np.equal(self._features[:size] & np.uint16(~features & 0xFFFF), 0, out=met)
+        rows, columns = self._find_possible(features)
+        met, tried = self._met[: len(rows)], self._tried[: len(rows)]
+        met.fill(True)
         for attribute, (first, last) in spans.items():
-            ends = self._ends.get(attribute)
+            ends = columns.get(attribute)
             if ends is not None:
-                np.less_equal(ends[0, :size], last, out=tried)
+                np.less_equal(ends[0], last, out=tried)
                 np.logical_and(met, tried, out=met)
-                np.greater_equal(ends[1, :size], first, out=tried)
+                np.greater_equal(ends[1], first, out=tried)
                 np.logical_and(met, tried, out=met)
-        return np.flatnonzero(met)
+        return rows[met]
 
-    def _select_uncertain(self, n: NotificationVector) -> NDArray[np.intp]:
+    def _find_possible(
+        self, features: int
+    ) -> tuple[NDArray[np.intp], dict[int, NDArray[np.uint8]]]:
+        """Return the rows that lack nothing of a feature mask, and their ends by attribute."""
+        known = self._possible.get(features)
+        if known is None:
+            lacks = self._features[: self.size] & np.uint16(~features & 0xFFFF)
+            rows = np.flatnonzero(lacks == 0)
+            ends = {a: ends[:, rows] for a, ends in self._ends.items() if features >> a & 1}
+            if len(self._possible) == _MASKS:
+                del self._possible[next(iter(self._possible))]
+            known = self._possible[features] = rows, ends
+        return known
+
+    def _select_uncertain(self, features: int, readings: Sequence[Reading]) -> NDArray[np.intp]:
         """Return the rows that each reading meets at the row's own level."""
-        rows = self._select(n.features, {r.attribute: bound_reading(r, 1) for r in n.readings})
+        rows = self._select(features, {r.attribute: bound_reading(r, 1) for r in readings})
         if not len(rows):
             return rows
         levels = self._levels[rows]
         met = np.ones(len(rows), np.bool_)
-        for r in n.readings:
+        for r in readings:
             ends = self._ends.get(r.attribute)
             if ends is not None:
                 first, last = bound_reading_at_all(r)

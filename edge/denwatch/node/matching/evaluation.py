@@ -75,8 +75,6 @@ MEMBERSHIP = _tabulate_memberships()
 # Between these levels lie the cuts of exact and of uncertain readings, which round differently.
 OUTER = np.minimum(LOWEST, (MEMBERSHIP + 512) // 1024)
 INNER = np.maximum(LOWEST, (MEMBERSHIP + 1535) // 1024)
-# By gamma code and t: how far from the core a set without hedge reaches, in 1/256 of a code.
-STRETCH = ((255 * 1024 - MEMBERSHIP[0]) * 64 - 1)[None, :] // SLOPE[:, None]
 LOG = np.array([0, *map(degrees.logarithm, range(1, 256))], np.int64)
 POWER = np.array([degrees.power(log) for log in range(LOG[255] + 1)], np.int64)
 
@@ -167,16 +165,19 @@ def approach(gap: int, run: int, code: int, hedge: int, wide: int) -> int:
 
 @compiled
 def approach_plainly(gap: int, run: int, code: int) -> int:
-    """Return the same without hedge, of 8 bits: where two lines cross, then by the step exactly."""
+    """Return the same without hedge, of 8 bits: where two lines cross, then down to it exactly.
+
+    The crossing is never below the degree. A cut ends at (n - 1) // slope, and x is not beyond it
+    if x * slope < n: one division in all.
+    """
     slope = SLOPE[code]
     t = 255 - int64((gap + run) * slope * 255.0 / (65280 + run * slope))
-    if t < 0:
-        return 0
-    while t < 255 and 256 * gap + ((2 * t + 1) * 256 * run + 509) // 510 <= STRETCH[code, t + 1]:
-        t += 1
-    while t > 0 and 256 * gap + ((2 * t - 1) * 256 * run + 509) // 510 > STRETCH[code, t]:
+    while t > 0:
+        near = 256 * gap + ((2 * t - 1) * 256 * run + 509) // 510
+        if near * slope < 16744448 - 65536 * t:
+            return t
         t -= 1
-    return t
+    return 0
 
 
 @compiled
@@ -207,15 +208,15 @@ def leave(room: int, run: int, code: int, hedge: int, wide: int) -> int:
 
 @compiled
 def leave_plainly(room: int, run: int, code: int) -> int:
-    """Return the same without hedge, of 8 bits: where two lines cross, then by the step exactly."""
+    """Return the same without hedge, of 8 bits, as `approach_plainly` does."""
     slope = SLOPE[code]
-    t = min(int64(room * slope * 255.0 / (65280 + run * slope)), 255)
-    room *= 256
-    while t < 255 and STRETCH[code, 255 - t] + ((2 * t + 1) * 256 * run + 509) // 510 < room:
-        t += 1
-    while t > 0 and STRETCH[code, 256 - t] + ((2 * t - 1) * 256 * run + 509) // 510 >= room:
+    t = min(int64(room * slope * 255.0 / (65280 + run * slope)) + 1, 255)
+    while t > 0:
+        left = 256 * room - ((2 * t - 1) * 256 * run + 509) // 510
+        if left * slope >= 65536 * t - 32768:
+            return t
         t -= 1
-    return t
+    return 0
 
 
 @compiled

@@ -99,7 +99,10 @@ class MatchBatch:
 def pack_notifications(
     notifications: Sequence[NotificationVector], ages: Sequence[int]
 ) -> NotificationBatch:
-    """Return the readings of notifications; `ages` are theirs, in seconds."""
+    """Return the new readings of notifications; `ages` are theirs, in seconds.
+
+    Old readings are for `joins.py`.
+    """
     starts = array("q", (0,))
     rows = array("i")
     points = array("i")
@@ -107,6 +110,8 @@ def pack_notifications(
     for n in notifications:
         base = n.event * EVENT_ATTRIBUTES
         for reading in n.readings:
+            if reading.age:
+                continue
             rows.append(base + reading.attribute)
             points.extend(reading.points)
             wides.append(reading.wide)

@@ -24,10 +24,11 @@ stops it for everybody. So each of them is counted where it is spent, by whoever
                seconds of it, and waits while it is in debt. What the frames of devices, peers and
                operators take is what others asked for, or many items: they earn more and pay c
                alone, unless a frame was refused: lies are dear.
-  turns        within one turn (what is committed together) a name may have what is expected to
-               take `TURN_MS`, at least one message; the rest waits for the next turn, and all
-               links are read between two turns. What a message will take is what its name's took
-               lately, or a guess from its size: see `_expect`.
+  turns        within one turn a name may have what is expected to take `TURN_MS`, at least one
+               message; the rest waits for the next turn, and all links are read between two turns.
+               Turns that follow each other at once are committed together, for some ms. What a
+               message will take is what its name's took lately, or a guess from its size: see
+               `_expect`.
   the disk     a refused client is not a record of the log. Refusals are summed by name, address
                and reason, and the sums are written now and then (`RefusalSums`).
 
@@ -285,7 +286,7 @@ class WorkBudget:
     """Rations messages and the thread's time by name: the server's `Pace`.
 
     Ask `delay` before a message is handled, `charge` what it took, and call `end_turn` after each
-    commit. `is_turn_over` says that somebody waits for no more than the next turn.
+    turn. `is_turn_over` says that somebody waits for no more than the next turn.
     """
 
     def __init__(
@@ -321,10 +322,18 @@ class WorkBudget:
         self._used[user] = used + expected
         return 0
 
-    def charge(self, user: str, cost: float, is_refused: bool, now: int, parts: int = 1) -> None:
-        """Let a name pay for an event, or so many in one message, that took `cost` ms."""
+    def charge(
+        self,
+        user: str,
+        cost: float,
+        is_refused: bool,
+        now: int,
+        parts: int = 1,
+        messages: int = 1,
+    ) -> None:
+        """Let a name pay for an event, or so many in these messages, that took `cost` ms."""
         before = self._expected.get(user, 0.0)
-        self._expected[user] = max(cost, before * _FORGOTTEN_PRICE)
+        self._expected[user] = max(cost / messages, before * _FORGOTTEN_PRICE**messages)
         if len(self._expected) > _CLEAN_EVERY:
             del self._expected[next(iter(self._expected))]
         price = cost * max(1.0, cost / parts / SLICE_MS)

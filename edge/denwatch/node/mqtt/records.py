@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from denwatch.node.mqtt.packets import Will
+
 SESSIONS = "mqtt.session"  # user, client: version; of MQTT 5 also expiry and when it left
 SUBSCRIPTIONS = "mqtt.subscription"  # user, client, filter: options, and a number if it has one
 QUEUE = "mqtt.queue"  # user, client, number: a message
 INBOUND = "mqtt.inbound"  # user, client, packet id: nothing
 RETAINED = "mqtt.retained"  # topic: QoS, expiry and properties of MQTT 5 if it has any, payload
-SPACES = (SESSIONS, SUBSCRIPTIONS, QUEUE, INBOUND, RETAINED)
+WILLS = "mqtt.will"  # user, client: a will with a delay, and when it is due
+SPACES = (SESSIONS, SUBSCRIPTIONS, QUEUE, INBOUND, RETAINED, WILLS)
 
 VERSION, _VERSION_5 = b"\x01", b"\x02"
 _HAS_MORE = 16  # a flag: expiry and properties of MQTT 5 follow
+_HAS_GROUP = 32  # a flag: the shared subscription follows through which it came
 PRESENT = b"\x01"
 
 _NUMBER_BYTES = 8
@@ -40,6 +44,7 @@ class QueueRecord(NamedTuple):
     id: int
     expires: int = 0
     properties: bytes = b""
+    group: str = ""  # the shared subscription through which it came
 
 
 class SessionRecord(NamedTuple):
@@ -121,9 +126,12 @@ def read_inbound_key(key: bytes) -> tuple[bytes, int]:
 
 def write_queue_value(record: QueueRecord) -> bytes:
     """Return flags, packet id, length of the topic, topic, what MQTT 5 has more, payload."""
-    topic = record.topic.encode()
+    topic, group = record.topic.encode(), record.group.encode()
     more = _write_more(record.expires, record.properties)
     flags = record.qos | record.retain << 2 | record.is_released << 3 | (_HAS_MORE if more else 0)
+    if group:
+        flags |= _HAS_GROUP
+        more += len(group).to_bytes(2, "big") + group
     return b"".join(
         (
             bytes((flags,)),
@@ -139,10 +147,16 @@ def write_queue_value(record: QueueRecord) -> bytes:
 def read_queue_value(key: bytes, value: bytes) -> QueueRecord:
     """Return what `write_queue_value` was given."""
     stop = 5 + int.from_bytes(value[3:5], "big")
-    if len(value) < max(stop, 6) or value[0] > 31 or value[0] & 3 not in (1, 2):
+    if len(value) < max(stop, 6) or value[0] > 63 or value[0] & 3 not in (1, 2):
         raise StoredRecordError(QUEUE, key)
     flags = value[0]
     expires, properties, start = _read_more(QUEUE, key, value, stop)
+    group = b""
+    if flags & _HAS_GROUP:
+        end = start + 2 + int.from_bytes(value[start : start + 2], "big")
+        group, start = value[start + 2 : end], end
+        if not group or len(value) < end:
+            raise StoredRecordError(QUEUE, key)
     return QueueRecord(
         value[5:stop].decode(),
         value[start:],
@@ -152,7 +166,36 @@ def read_queue_value(key: bytes, value: bytes) -> QueueRecord:
         int.from_bytes(value[1:3], "big"),
         expires,
         properties,
+        group.decode(),
     )
+
+
+def write_will(will: Will, due: int) -> bytes:
+    """Return the value of a will that is due later: when, what `Will` has, the lengths first."""
+    topic = will.topic.encode()
+    numbers = (
+        (due, 8),
+        (will.delay, 4),
+        (will.expiry, 8),
+        (len(topic), 2),
+        (len(will.properties), 4),
+    )
+    head = b"".join(number.to_bytes(size, "big", signed=size == 8) for number, size in numbers)
+    return head + bytes((will.qos | will.retain << 2,)) + topic + will.properties + will.payload
+
+
+def read_will(key: bytes, value: bytes) -> tuple[Will, int]:
+    """Return a will, and when it is due."""
+    due, delay, expiry, topic, properties = (
+        int.from_bytes(value[start:stop], "big", signed=stop - start == 8)
+        for start, stop in ((0, 8), (8, 12), (12, 20), (20, 22), (22, 26))
+    )
+    middle, end = 27 + topic, 27 + topic + properties
+    if not topic or len(value) < end or value[26] > 6 or value[26] & 3 == 3:
+        raise StoredRecordError(WILLS, key)
+    flags, name = value[26], value[27:middle].decode()
+    retain, payload = bool(flags & 4), value[end:]
+    return Will(name, payload, flags & 3, retain, delay, expiry, value[middle:end]), due
 
 
 def write_retained(qos: int, payload: bytes, expires: int = 0, properties: bytes = b"") -> bytes:

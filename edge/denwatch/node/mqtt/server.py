@@ -118,7 +118,9 @@ class MqttServer:
         self._pace = pace
         self._links: dict[int, ClientLink] = {}
         self._waiting: dict[int, ClientLink] = {}  # links with packets that wait
-        self._wills = Wills(limits, self._publish_will, lambda *what: self._refuse(None, *what))
+        self._wills = Wills(
+            limits, self._outputs, self._publish_will, lambda *what: self._refuse(None, *what)
+        )
         self._expire_at = 0  # when to look for retained messages that have expired
         self._handlers: dict[type[packets.Packet], Callable[..., bool]] = {
             packets.PublishPacket: self._handle_publish,
@@ -136,6 +138,7 @@ class MqttServer:
     def restore(self, reader: Reader, now: int) -> None:
         """Load what an earlier run stored; called once, before anything else."""
         self.sessions.restore(reader, now)
+        self._wills.restore(reader, self.sessions.all)
         self.sessions.now = now
 
     # From the listener -----------------------------------------------------------------------

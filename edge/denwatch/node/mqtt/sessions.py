@@ -647,6 +647,7 @@ class Sessions:
             outgoing.id if outgoing.qos == 2 else 0,
             message.expires,
             outgoing.own + message.properties,
+            outgoing.group,
         )
         key = records.make_queue_key(session.key, outgoing.number)
         self._outputs.add(Write(records.QUEUE, key, records.write_queue_value(record)))
@@ -697,6 +698,7 @@ class Sessions:
         )
         outgoing = OutgoingMessage(message, record.qos, record.retain, False, False)
         outgoing.number = number
+        outgoing.group = record.group
         outgoing.is_released = record.is_released
         # Whether QoS 1 was sent before is not stored; a repetition must say that it may be one.
         outgoing.is_repeated = record.qos == 1 or record.id > 0

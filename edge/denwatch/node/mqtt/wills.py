@@ -1,16 +1,18 @@
 """Wills of clients that are gone: some are due later (MQTT 5), some wait for room in a queue.
 
 A will with a delay is published when the delay is over or its session ends, whatever comes first,
-and not at all if the client is back before. They are in memory only: when the node restarts they
-are lost, and clients set them again as they reconnect.
+and not at all if the client is back before. From the transaction in which its client was lost until
+then it is in the store, as its session is: a restart of the node neither loses nor delays it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from denwatch.node.mqtt.interface import Limits
+from denwatch.node.core.events import Reader, Write
+from denwatch.node.mqtt import records
+from denwatch.node.mqtt.interface import Limits, Outputs
 from denwatch.node.mqtt.packets import MqttSession, Will
 
 
@@ -20,14 +22,26 @@ class Wills:
     def __init__(
         self,
         limits: Limits,
+        outputs: Outputs,
         publish: Callable[[str, Will], bool],
         refuse: Callable[[str, str], None],
     ) -> None:
         self._limits = limits
+        self._outputs = outputs
         self._publish = publish
         self._refuse = refuse
         self._waiting: deque[tuple[str, Will]] = deque()  # for room, with their users
         self._delayed: dict[MqttSession, tuple[Will, int]] = {}  # with the time when it is due
+
+    def restore(self, reader: Reader, sessions: Mapping[tuple[str, str], MqttSession]) -> None:
+        """Load the wills that were not due yet; one without its session is due now."""
+        for key, value in reader.scan(records.WILLS):
+            will, due = records.read_will(key, value)
+            name = records.read_session_key(key)
+            session = sessions.get(name)
+            if session is None:
+                session, due = MqttSession(*name, True), 0
+            self._delayed[session] = (will, due)
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._delayed)
@@ -42,17 +56,26 @@ class Wills:
         if not will.delay or is_over:
             self._release(session.user, will)
         elif self._has_room(session.user):
-            self._delayed[session] = (will, now + will.delay * 1000)
+            due = now + will.delay * 1000
+            self._delayed[session] = (will, due)
+            self._outputs.add(Write(records.WILLS, session.key, records.write_will(will, due)))
 
     def cancel(self, session: MqttSession) -> None:
         """Forget the will of a client that is back."""
-        self._delayed.pop(session, None)
+        self._take(session)
+
+    def _take(self, session: MqttSession) -> Will | None:
+        found = self._delayed.pop(session, None)
+        if found is None:
+            return None
+        self._outputs.add(Write(records.WILLS, session.key, None))
+        return found[0]
 
     def end_session(self, session: MqttSession) -> None:
         """Publish the will of a session that has ended."""
-        found = self._delayed.pop(session, None)
-        if found is not None:
-            self._release(session.user, found[0])
+        will = self._take(session)
+        if will is not None:
+            self._release(session.user, will)
 
     def tick(self, now: int) -> None:
         """Publish what is due."""

@@ -5,20 +5,24 @@ keeps both ends: with crisp matches (255) it is PrefSIENA's score, with equal sc
 order by degree of match, it grows with both, and a zero in either is worth nothing. Ordering by
 score first would ignore the degree; a sum would let a high score make up for a poor match.
 
-Of several matching subscriptions the maximum counts (Definition 5). Priorities ("prefer A over B")
+Of several matching subscriptions the maximum counts (Definition 5), unless the subscriber wants the
+minimum, the mean or a weighted sum (`combine_values`). Priorities ("prefer A over B")
 come first. They become levels, 1 for the most preferred: level l is what nothing left over by the
 levels before is preferred to (*winnow*, Definition 10). A notification ranks with its best level,
 and the maximum is taken within that level only, because "A over B" has no exceptions. The paper
 assumes that conditions do not conflict; here a cycle is an error that names it, because its members
 would otherwise belong to no level and get no notification.
 
-Ranks compare as tuples; greater is better. `core.delivery_policy` computes them.
+Ranks compare as tuples; greater is better. `core.delivery` computes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import math
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
+
+from denwatch.node.core.items import COMBINATIONS
 
 T = TypeVar("T", bound=Hashable)
 
@@ -81,8 +85,51 @@ def _find_cycle(stuck: list[T], better: dict[T, dict[T, None]]) -> list[Hashable
     return [item, *reversed(loop)]
 
 
+def keep_acyclic(conditions: Iterable[tuple[T, T]]) -> list[tuple[T, T]]:
+    """Return the conditions without those that would close a circle with the ones before them."""
+    kept: dict[tuple[T, T], None] = {}
+    worse: dict[T, list[T]] = {}
+    for preferred, other in dict.fromkeys(conditions):
+        if not _reaches(worse, other, preferred):
+            kept[preferred, other] = None
+            worse.setdefault(preferred, []).append(other)
+    return list(kept)
+
+
+def _reaches(worse: dict[T, list[T]], start: T, end: T) -> bool:
+    seen, waiting = {start}, [start]
+    while waiting:
+        item = waiting.pop()
+        if item == end:
+            return True
+        for other in worse.get(item, ()):
+            if other not in seen:
+                seen.add(other)
+                waiting.append(other)
+    return False
+
+
 class Rank(NamedTuple):
     """How good a notification is for one subscriber: minus the winnow level, then the value."""
 
     priority: int
     value: float
+
+
+MAXIMUM, MINIMUM, MEAN, SUM = COMBINATIONS
+
+
+def combine_values(
+    values: Sequence[float], combination: str = MAXIMUM, weights: Sequence[float] = ()
+) -> float:
+    """Return one value for what several subscriptions say; `weights` count in a sum only.
+
+    The result does not depend on the order of the values: all nodes rank alike.
+    """
+    if combination == MINIMUM:
+        return min(values)
+    if combination == MEAN:
+        return math.fsum(values) / len(values)
+    if combination == SUM:
+        return math.fsum(value * weight for value, weight in zip(values, weights, strict=True))
+    return max(values)

@@ -25,6 +25,7 @@ from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import SubscriberSettings
+from denwatch.node.core.updates import DeviceUpdates
 from denwatch.node.mqtt.budgets import OWN_FILES, LinkBudget, RateLimit, WorkBudget, fit_files
 from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.server import MqttServer
@@ -74,6 +75,12 @@ class BuiltNode:
     keyring: Keyring
     access: Access
     status: NodeStatus
+    updates: DeviceUpdates
+
+    def list_fleet(self) -> list[dict[str, object]]:
+        """Return what the core as it is now knows of its devices, for people."""
+        devices = self.durable_node.node.protocols.devices
+        return [] if devices is None else devices.describe_fleet()
 
     @property
     def subscribers(self) -> SubscriberProtocol:
@@ -114,7 +121,10 @@ def build_node(
             signs_all=config.log.sign_all,
         ),
         devices=DeviceSettings(
-            keep=config.expiry.notification_seconds * 1000, has_listeners=config.broker is None
+            keep=config.expiry.notification_seconds * 1000,
+            has_listeners=config.broker is None,
+            # Home Assistant shows every value that a device sends.
+            is_whole=assistant is not None or config.log.whole_readings,
         ),
         peers=PeerSettings(
             strategy=name_strategy(config.replication, len(keyring.list_nodes())),
@@ -127,6 +137,7 @@ def build_node(
     )
     vocabularies = Vocabularies(vocabulary)
     numbers = RunNumbers()
+    updates = DeviceUpdates()
 
     def build() -> Node:
         return build_core(
@@ -140,6 +151,7 @@ def build_node(
             visibility=Visibility(roles, assistant.roles if assistant else ()),
             notices=keyring,
             numbers=numbers,
+            updates=updates,
         )
 
     def rebuild() -> Node:
@@ -168,7 +180,7 @@ def build_node(
     durable_node = DurableNode(build(), store, server, metrics.count, clocks.stamp, rebuild)
     durable_node.budget = work
     status = NodeStatus(durable_node, clocks, vocabularies, keyring, metrics)
-    return BuiltNode(durable_node, clocks, keyring, access, status)
+    return BuiltNode(durable_node, clocks, keyring, access, status, updates)
 
 
 def read_limits(config: NodeConfig) -> Limits:

@@ -41,6 +41,7 @@ _log = logging.getLogger("denwatch.node")
 _REFUSALS = 5  # records of refused events in a second, each a commit; others are summed
 _WARNINGS = 10  # lines in the process's log in a minute
 _MINUTE = 60_000  # ms
+_GROUP = 8  # ms that those who are done wait for one commit with those who need further turns
 UNRATIONED = 1_000_000_000  # ms of the thread in a second
 
 
@@ -113,6 +114,7 @@ class DurableNode:
         self._count = count
         self._stamp = stamp
         self._effects = Effects()
+        self._waits_since = -1  # when the first turn ended that is not committed
         self.budget = WorkBudget(UNRATIONED)  # `build_node` gives it another
         self.refusals = RefusalSums()
         self._refusals = (0, 0)  # the second, and how many in it
@@ -198,11 +200,21 @@ class DurableNode:
 
     def commit(self) -> Effects:
         """Make everything durable; return what is to be done now."""
+        self._waits_since = -1
         self.store.commit()
         effects, self._effects = self._effects, Effects()
         effects.has_more = self.budget.is_turn_over
         self.budget.end_turn()
         return effects
+
+    def end_turn(self, now: int) -> Effects:
+        """Commit; if somebody waits for the next turn, let a few of them share one commit."""
+        if self._waits_since < 0:
+            self._waits_since = now
+        if self.budget.is_turn_over and now - self._waits_since < _GROUP:
+            self.budget.end_turn()
+            return Effects(has_more=True)
+        return self.commit()
 
     # Inside ---------------------------------------------------------------------------------
 
@@ -211,7 +223,12 @@ class DurableNode:
         arrived: deque[events.Event] = deque()
         self._sort_out(outputs, arrived, now)
         while arrived:
-            self._drain(deque((arrived.popleft(),)), now)
+            event = arrived.popleft()
+            if type(event) is events.Acknowledged:
+                event = _join_acknowledged(event, arrived)
+            elif type(event) is events.Message:
+                event = _join_frames(event, arrived)
+            self._drain(deque((event,)), now)
 
     def _sort_out(self, outputs: list[Output], arrived: deque[events.Event], now: int) -> None:
         writes: list[events.Write] = []
@@ -269,13 +286,17 @@ class DurableNode:
             except Exception as error:
                 if not who or self._rebuild is None:
                     raise
+                if isinstance(event, events.Message) and event.others:
+                    self._split(arrived, event, error)
+                    continue
                 self._refuse_failed(arrived, event, who, error, now)
                 publishes, counts, is_refused = [], [], True
             if who and not isinstance(event, events.Acknowledged):
                 # A report of what an app received is as many small events as were delivered.
                 parts = sum(c.amount for c in counts if c.name == "notes_delivered")
+                messages = 1 + len(event.others) if isinstance(event, events.Message) else 1
                 cost = self.budget.read_cpu() - before
-                self.budget.charge(who, cost, is_refused, now, max(1, parts))
+                self.budget.charge(who, cost, is_refused, now, max(messages, parts), messages)
             for publish in publishes:
                 self._route(arrived, publish, now)
 
@@ -327,20 +348,30 @@ class DurableNode:
         now: int,
     ) -> None:
         """Refuse an event that made the core fail, and build the core again."""
-        assert self._rebuild is not None
         why = describe_defect(error)
         delay = self._quarantine.note_failure(who, now)
         if delay:
             why += f"; refusing all from here for {delay // 1000} s"
         self._warn(now, f"refused {_name_event(event)} of {who}: {why}", error)
+        self._build_again(arrived, error)
+        self._count(events.Count("events_failed", label=type(error).__name__))
+        self._log_refusal(event, who, why, now)
+        self._answer(arrived, event, f"the node could not handle this: {why}", now)
+
+    def _split(self, arrived: deque[events.Event], event: events.Message, error: Exception) -> None:
+        """Let the core handle one by one what failed together: only the bad one is refused."""
+        alone = [event._replace(payload=each, others=()) for each in (event.payload, *event.others)]
+        arrived.extendleft(reversed(alone))
+        self._build_again(arrived, error)
+
+    def _build_again(self, arrived: deque[events.Event], error: Exception) -> None:
+        """Build the core again from the store; it is told first who listens."""
+        assert self._rebuild is not None
         error.__traceback__ = None  # it holds the old core, which has to go before the new one
         del self.node
         self.node = self._rebuild()
         arrived.extendleft(reversed(self._told))
         self._told.clear()
-        self._count(events.Count("events_failed", label=type(error).__name__))
-        self._log_refusal(event, who, why, now)
-        self._answer(arrived, event, f"the node could not handle this: {why}", now)
 
     def _refuse_unread(
         self, arrived: deque[events.Event], event: events.Event, who: str, wait: int, now: int
@@ -424,6 +455,34 @@ def find_sender(event: events.Event) -> str:
         # The fourth level of a topic is a name; a topic without one is its own.
         return "".join(event.topic.split("/")[3:4]) or event.topic
     return ""
+
+
+def _join_acknowledged(
+    first: events.Acknowledged, arrived: deque[events.Event]
+) -> events.Acknowledged:
+    """Return an acknowledgement with those of the same topic that came right after it."""
+    others = []
+    while arrived:
+        event = arrived[0]
+        if type(event) is not events.Acknowledged or event.topic != first.topic:
+            break
+        others.append(event.token)
+        arrived.popleft()
+    return events.Acknowledged(first.topic, first.token, tuple(others)) if others else first
+
+
+def _join_frames(first: events.Message, arrived: deque[events.Event]) -> events.Message:
+    """Return a device's frame of notifications with those that came right after it."""
+    if not (first.topic.startswith(events.DEVICES) and first.topic.endswith("/nv")):
+        return first
+    others = []
+    while arrived:
+        event = arrived[0]
+        if type(event) is not events.Message or event[:2] != first[:2]:
+            break
+        others.append(event.payload)
+        arrived.popleft()
+    return first._replace(others=tuple(others)) if others else first
 
 
 def _name_event(event: events.Event) -> str:

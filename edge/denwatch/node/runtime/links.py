@@ -226,6 +226,7 @@ class BrokerConnection(Connection):
             events.REPORTS + "+",
             events.DEVICES + "+/hello",
             events.DEVICES + "+/nv",
+            events.DEVICES + "+/want",
             events.PEERS + own,
             events.OPERATORS + own,
             events.STATUS + "+",

@@ -1,7 +1,8 @@
 """A running node: opening it, its listener, connections, log and clock, and how it ends.
 
 Everything that changes the node happens in one thread, in `_receive_inputs`, `_receive_events` and
-`_tick`; each ends with one commit for all that came together, and only then sends what follows.
+`_tick`; each ends with one commit for all that came together, or leaves it to the turn that follows
+at once, and only after the commit sends what follows.
 `serve_node` is what `denwatch node` runs once it has a configuration. The only file of a node that
 asks the machine for the time.
 """
@@ -24,13 +25,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import randbelow
 
 from denwatch.node.config import NodeConfig, ServerAddress
 from denwatch.node.config.loading import is_loopback
 from denwatch.node.core.events import PEERS, REPLIES, STATUS, Count, Event, Message, Publish
 from denwatch.node.core.items import EARLIEST, LATEST, SUBSCRIPTION
 from denwatch.node.core.mending import list_damage, mend_damage
-from denwatch.node.core.subscriber_protocol import encode_question
+from denwatch.node.core.request_handler import encode_question
 from denwatch.node.log import DiskFiles, Writer, encode_record, read_header, read_segment
 from denwatch.node.log.segments import CLOSED, read_name
 from denwatch.node.mqtt.interface import Input
@@ -43,7 +45,7 @@ from denwatch.node.runtime.build import (
     build_node,
     load_vocabularies,
 )
-from denwatch.node.runtime.durable_node import find_sender
+from denwatch.node.runtime.durable_node import Effects, find_sender
 from denwatch.node.runtime.kernel_loader import KernelLoader
 from denwatch.node.runtime.links import (
     BrokerConnection,
@@ -53,6 +55,7 @@ from denwatch.node.runtime.links import (
     ServerLogin,
     list_addresses,
 )
+from denwatch.node.runtime.rollouts import RolloutFolder
 from denwatch.node.security import open_keyring
 from denwatch.node.store import Storage, Store, StoreDecayed, StoreError, StoreFull
 from denwatch.node.store.damage import check_store
@@ -71,6 +74,7 @@ _NAMED = 20  # damaged values that are named one by one
 _REFUSED_CLOCK = "the machine's clock shows no time between 2020 and 2100, and is not used"
 _DEFECTS, _PERIOD = 5, 60.0  # so many within so many seconds end the process
 _DAY = 86_400_000  # ms
+_LEAP = 4096  # epochs; a million starts before they are used up
 _SEGMENT_HEAD = 1024  # bytes that hold a segment's header
 
 
@@ -93,9 +97,11 @@ def open_node(config: NodeConfig) -> OpenedNode:
     config.data.mkdir(parents=True, exist_ok=True)
     (config.data / "log").mkdir(exist_ok=True)
     wall = find_plausible(int(read_wall() * 1000))
-    # A store that was lost and made anew must not number its items as the lost one did.
+    # A store that was lost and made anew must not number its items as the lost one did. Nor may a
+    # run whose start the disk forgot: a machine without a clock shows the same time again.
     first_epoch = 1 if wall == EARLIEST else wall // 1000
-    store = Store(config.data / DATABASE, config.name, first_epoch=first_epoch)
+    leap = randbelow(_LEAP)
+    store = Store(config.data / DATABASE, config.name, first_epoch=first_epoch, leap=leap)
     try:
         clocks = Clocks(config.name, store.epoch)
         clock = SteadyClock(clocks.restore(store, wall))
@@ -167,6 +173,10 @@ class Process:
             segment_age=config.log.rotate_seconds * 1000,
         )
         self._generation = opened.built.keyring.generation
+        keyring = opened.built.keyring
+        self._rollouts = RolloutFolder(
+            config.folder, opened.built.updates, lambda: keyring.registrations.site
+        )
 
     # Life -----------------------------------------------------------------------------------
 
@@ -261,7 +271,7 @@ class Process:
             now = self.clock.read()
             for event in inputs:
                 self.durable_node.receive_input(event, now)
-            self._commit()
+            self._perform(self.durable_node.end_turn(self.clock.read()))
 
         self._guard(receive)
 
@@ -285,7 +295,7 @@ class Process:
         now = self.clock.read()
         self.durable_node.go_on(now)
         self._receive_events(now)
-        self._commit()
+        self._perform(self.durable_node.end_turn(self.clock.read()))
 
     def _receive_events(self, now: int) -> None:
         """Receive what our own connections brought, within the budget of each sender."""
@@ -308,6 +318,7 @@ class Process:
             _log.warning("the clock was set by %.3f s", jump / 1000)
             self.durable_node.set_clock(jump, now)
         self._reload_keys(now)
+        self._rollouts.step(self._built.list_fleet, now)
         self._follow_hints()
         self.durable_node.tick(now)
         self._kernels.offer(self.durable_node.node.item_store.count(SUBSCRIPTION))
@@ -330,7 +341,10 @@ class Process:
     # Output ---------------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        effects = self.durable_node.commit()
+        self._perform(self.durable_node.commit())
+
+    def _perform(self, effects: Effects) -> None:
+        """Do what may be done now."""
         self._listener.perform(effects.outputs)
         for publish in effects.outgoing:
             self._send(publish)

@@ -79,9 +79,12 @@ class Access:
 
     def _check_subscriber(self, user: str, password: bytes) -> int:
         """Compare with each valid hash; the server rations how often (mqtt/budgets.py)."""
-        hashes = self._keyring.list_password_hashes(user)
-        is_right = any(self._passwords.verify(text, password) for text in hashes)
-        return ACCEPTED if is_right else BAD_PASSWORD
+        for text in self._keyring.list_password_hashes(user):
+            secret = self._passwords.open(text, password)
+            if secret is not None:
+                self._keyring.note_person(user, secret)
+                return ACCEPTED
+        return BAD_PASSWORD
 
     def recognises(self, user: str, password: bytes | None) -> bool:
         """Return whether a subscriber's password was right before in this run."""
@@ -207,7 +210,8 @@ def grant_operator(listener: str) -> Grant:
 def grant_device(name: str) -> Grant:
     """Return what a watchdog may do."""
     own = f"{ROOT}wd/{name}/"
-    return Grant(frozenset([f"{own}hello", f"{own}nv"]), (f"{own}sv", f"{own}ack"))
+    sent = frozenset(f"{own}{what}" for what in ("hello", "nv", "want"))
+    return Grant(sent, (f"{own}sv", f"{own}ack"))
 
 
 def grant_node(name: str, listener: str) -> Grant:

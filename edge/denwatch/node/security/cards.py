@@ -44,6 +44,18 @@ _CARD = "denwatch card"
 _RULING = "denwatch ruling"
 
 
+class PersonKey:
+    """The signing key of a person, which comes from their password (`credentials.open_hash`)."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._sign = Ed25519PrivateKey.from_private_bytes(secret)
+        self.public = self._sign.public_key().public_bytes_raw()
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the Ed25519 signature."""
+        return self._sign.sign(data)
+
+
 class NodeKeys:
     """The private keys of a node, of one serial."""
 
@@ -299,6 +311,10 @@ class Authority:
         """Return a ruling on a name."""
         ruling = Ruling(name, number, is_revoked, node, b"")
         return ruling._replace(signature=self._sign.sign(ruling.covered()))
+
+    def sign_image(self, covered: bytes) -> bytes:
+        """Return the signature of code for devices; `covered` says that it is code."""
+        return self._sign.sign(covered)
 
     def issue_certificate(self, name: str, addresses: list[str], today: datetime) -> Certificate:
         """Return a new certificate for a node's server, for its name and its addresses."""

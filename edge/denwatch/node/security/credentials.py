@@ -146,7 +146,7 @@ def check_chosen(password: str, name: str) -> None:
 
 def hash_password(password: bytes, salt: bytes, cost: int) -> str:
     """Return the hash of a password as text."""
-    digest = _compute(password, salt, cost, _BLOCK, 1)
+    digest = _compute(password, salt, cost, _BLOCK, 1)[:_HASH]
     encoded = [base64.b64encode(part).decode() for part in (salt, digest)]
     return "$".join(["scrypt", str(cost), str(_BLOCK), "1", *encoded])
 
@@ -163,16 +163,26 @@ def check_hash(text: str, what: str) -> None:
 
 def verify_password(text: str, password: bytes) -> bool:
     """Return whether a password belongs to a hash."""
+    return open_hash(text, password) is not None
+
+
+def open_hash(text: str, password: bytes) -> bytes | None:
+    """Return the secret that a hash and its password have in common; None for a wrong password.
+
+    Every node has the hash; the secret knows only where the password was given. It is the second
+    block of scrypt's output, which does not follow from the first, the hash.
+    """
     cost, block, lanes, salt, digest = _parse(text, "password")
     if len(password) > MAX_PASSWORD:
-        return False
-    return hmac.compare_digest(_compute(password, salt, cost, block, lanes), digest)
+        return None
+    found = _compute(password, salt, cost, block, lanes)
+    return found[_HASH:] if hmac.compare_digest(found[:_HASH], digest) else None
 
 
 def _compute(password: bytes, salt: bytes, cost: int, block: int, lanes: int) -> bytes:
     memory = 129 * block * (1 << cost) * lanes + (1 << 20)
     return hashlib.scrypt(
-        password, salt=salt, n=1 << cost, r=block, p=lanes, maxmem=memory, dklen=_HASH
+        password, salt=salt, n=1 << cost, r=block, p=lanes, maxmem=memory, dklen=2 * _HASH
     )
 
 
@@ -195,29 +205,32 @@ def _parse(text: str, what: str) -> tuple[int, int, int, bytes, bytes]:
 class VerifiedPasswords:
     """Remembers which password was right for which hash, so that frequent clients pay once.
 
-    Bounded, and kept as digests under a key that exists only in this process's memory.
+    Bounded, and kept as digests under a key that exists only in this process's memory, each with
+    the secret of `open_hash`.
     """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._known: dict[bytes, None] = {}
+        self._known: dict[bytes, bytes] = {}
         self.computed = 0  # how often scrypt ran
 
     def is_known(self, text: str, password: bytes) -> bool:
         """Return whether the password was right before."""
         return self._digest(text, password) in self._known
 
-    def verify(self, text: str, password: bytes) -> bool:
-        """Return whether the password is right; scrypt runs unless it was right before."""
-        if self.is_known(text, password):
-            return True
+    def open(self, text: str, password: bytes) -> bytes | None:
+        """Return the secret of a hash (`open_hash`); scrypt runs unless it was right before."""
+        digest = self._digest(text, password)
+        known = self._known.get(digest)
+        if known is not None:
+            return known
         self.computed += 1
-        if not verify_password(text, password):
-            return False
-        if len(self._known) >= _REMEMBERED:
-            self._known.pop(next(iter(self._known)))
-        self._known[self._digest(text, password)] = None
-        return True
+        secret = open_hash(text, password)
+        if secret is not None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.pop(next(iter(self._known)))
+            self._known[digest] = secret
+        return secret
 
     def _digest(self, text: str, password: bytes) -> bytes:
         return hmac.digest(self._key, text.encode() + b"\0" + password, "sha256")

@@ -26,6 +26,7 @@ from denwatch.node.security import notices
 from denwatch.node.security.cards import (
     Card,
     NodeKeys,
+    PersonKey,
     Ruling,
     check_proof,
     make_proof,
@@ -47,6 +48,7 @@ from denwatch.node.security.registrations import (
 from denwatch.protocol.frames import Link
 
 _FRAMES, _CONNECT, _NOTICES = "frames", "connect", "notices"  # purposes of an agreed secret
+_MAX_PERSON_KEYS = 4
 _MAX_CONFLICTS = 100  # that are reported; a lying member could make any number
 Source = Callable[[], Registrations | None]
 
@@ -70,6 +72,7 @@ class Keyring:
         self._kept: dict[str, str] = {}  # owners and conflicts that were reported by `take_news`
         self._reported: set[str] = set()
         self._own_notices: list[bytes] | None = None
+        self._people: dict[str, dict[bytes, PersonKey]] = {}  # who logged in; the last key last
         self._links: dict[tuple[str, int], Link] = {}
         self._secrets: dict[tuple[str, str], tuple[bytes, ...]] = {}
         self.generation = 1
@@ -151,6 +154,27 @@ class Keyring:
             for key_id, text in sorted(found.passwords.items() if found else (), reverse=True)
             if not self.registrations.is_revoked("subscriber", subscriber, key_id)
         ]
+
+    # People who logged in here: each password gives a key, and all of them are kept while we run.
+
+    def note_person(self, name: str, secret: bytes) -> None:
+        """Learn the key of somebody whose password was right."""
+        key = PersonKey(secret)
+        keys = self._people.setdefault(name, {})
+        keys.pop(key.public, None)
+        keys[key.public] = key
+        if len(keys) > _MAX_PERSON_KEYS:
+            del keys[next(iter(keys))]
+
+    def sign_for(self, name: str, data: bytes, key: bytes = b"") -> tuple[bytes, bytes] | None:
+        """Return somebody's key, this one if it is given, and a signature; None without a key."""
+        keys = self._people.get(name, {})
+        found = keys.get(key) if key else next(reversed(keys.values()), None)
+        return None if found is None else (found.public, found.sign(data))
+
+    def verify_person(self, key: bytes, data: bytes, signature: bytes) -> bool:
+        """Return whether a person's key signed this."""
+        return verify_signature(key, data, signature)
 
     # Devices.
 
@@ -297,13 +321,6 @@ class Keyring:
             self._builder = None
         self._forget_derived(has_new_nodes=not isinstance(notice, notices.Sealed))
         return True
-
-    def is_heeded(self, origin: str, body: bytes) -> bool:
-        """Return whether a notice was taken that concerns this node."""
-        notice = self._notices.get((origin, body))
-        if isinstance(notice, notices.Sealed):
-            return notice.receiver == self.name
-        return notice is not None
 
     def list_notices(self) -> list[bytes]:
         """Return this node's own notices, as bodies of items, the same while nothing changes.

@@ -2,11 +2,10 @@
 
 All finders have `add`, `add_many`, `remove` and `find`: `ExactFinder` (bit masks), `BasicSvdFinder`
 and `WeightedSvdFinder` (bSVDS and rwSVDS), `SumFinder` (SUMS), `RandomFinder` (RAND) and
-`ExhaustiveFinder`. A `ServiceDirectory` keeps two of them for each region, for pull and for push.
-Needs numpy and numba.
+`ExhaustiveFinder`. Spark searches with them over all nodes' logs; a node answers `find` by
+`core.device_finder`. Needs numpy and numba.
 """
 
-from denwatch.node.services.directory import ServiceDirectory
 from denwatch.node.services.finder import ExactFinder, ExhaustiveFinder, Finder, RandomFinder
 from denwatch.node.services.ranked import (
     BasicSvdFinder,
@@ -31,7 +30,6 @@ __all__ = [
     "ProjectedFinder",
     "RandomFinder",
     "Result",
-    "ServiceDirectory",
     "ServiceMatch",
     "ServiceRequest",
     "Side",

@@ -145,10 +145,10 @@ class CommitGroup:
         """Add changes and records: all of them, or none if one is malformed."""
         changes = list(changes)
         logs = list(logs)
-        known = self.spaces
-        for space, key, value in changes:
-            if space not in known:
+        for space in {change[0]: None for change in changes}:
+            if space not in self.spaces:
                 check_space(space)
+        for space, key, value in changes:
             # Text would be stored beside bytes without ever being found by them.
             if type(key) is not bytes:
                 raise TypeError(f"a key in {space!r} must be bytes, not {key!r}")

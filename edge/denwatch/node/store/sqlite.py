@@ -160,6 +160,7 @@ def open_database(
     check: Check,
     cache_bytes: int,
     first_epoch: int,
+    leap: int,
     migrations: Sequence[Migration],
 ) -> OpenDatabase:
     """Open or create the store of a node; a StoreError says why it cannot."""
@@ -183,7 +184,7 @@ def open_database(
         connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT}")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT}")
         migrate(connection, migrations)
-        return _claim(connection, path, node, first_epoch)
+        return _claim(connection, path, node, first_epoch, leap)
     except sqlite3.Error as error:
         connection.close()
         raise explain(error, path) from error
@@ -222,7 +223,9 @@ def _inspect(connection: sqlite3.Connection, path: Path, newest: int) -> int:
     return version
 
 
-def _claim(connection: sqlite3.Connection, path: Path, node: str, first_epoch: int) -> OpenDatabase:
+def _claim(
+    connection: sqlite3.Connection, path: Path, node: str, first_epoch: int, leap: int
+) -> OpenDatabase:
     connection.execute("BEGIN IMMEDIATE")
     meta = damage.read_meta(connection, path)
     owner = meta.setdefault("node", node)
@@ -238,7 +241,7 @@ def _claim(connection: sqlite3.Connection, path: Path, node: str, first_epoch: i
     before = int(meta.get("epoch", 0))
     if before >= MAX_EPOCH:  # of an older version, and a clock after 2106: nothing was made in it
         before = 0
-    epoch = max(before + 1, first_epoch)
+    epoch = min(max(before + 1, first_epoch) + leap, MAX_EPOCH)
     damage.write_meta(connection, {"node": node, "epoch": epoch})
     connection.execute("COMMIT")
     return OpenDatabase(connection, epoch, settled, next_)
@@ -302,7 +305,8 @@ class Store:
     """The durable state of one node; one process, one thread.
 
     `check` is "quick" (pages and their order), "full" (also every index entry) or "none".
-    `first_epoch` is where a new store begins to count; an old one continues its count.
+    `first_epoch` is where a new store begins to count; an old one continues its count. `leap` is
+    by how much it counts on besides: who draws it has no epoch twice, even if a disk forgot one.
     """
 
     def __init__(
@@ -313,6 +317,7 @@ class Store:
         check: Check = "quick",
         cache_bytes: int = 32 << 20,
         first_epoch: int = 1,
+        leap: int = 0,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> None:
         self.path = Path(path).absolute()
@@ -325,7 +330,9 @@ class Store:
         except OSError as error:
             raise _explain_opening(error, self.path) from error
         try:
-            opened = open_database(self.path, node, check, cache_bytes, first_epoch, migrations)
+            opened = open_database(
+                self.path, node, check, cache_bytes, first_epoch, leap, migrations
+            )
         except BaseException:
             self._lock.release()
             raise

@@ -12,8 +12,7 @@ ourselves, for all nodes with subscribers, and so does its answer. It knows noth
 FROM A PEER. A peer is authenticated, not trusted: it carries what others made. Each item is checked
 against its origin's signature, its own format, and what is possible. What is refused is counted and
 logged, and not recorded as seen, so that the true item can still come. What a peer *is* trusted
-with is to say that a subscription was removed, because its subscriber may have done that there; and
-that dots which exist are dead (see `knowledge.py`).
+with is to say that dots which exist, and were not seen here, are dead (see `knowledge.py`).
 """
 
 from __future__ import annotations
@@ -27,19 +26,25 @@ from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     ANNOUNCEMENT,
+    CLAIM,
     DELIVERED,
     KINDS,
     LATEST,
     NEVER,
     NOTIFICATION,
+    PREFERENCE,
+    REMOVAL,
     REVOCATION,
     SUBSCRIPTION,
     VOCABULARY,
     AnnouncementBody,
+    ClaimBody,
     DeliveredBody,
     Dot,
     Item,
     NotificationBody,
+    PreferenceBody,
+    RemovalBody,
     SubscriptionBody,
     VocabularyBody,
     decode_body,
@@ -47,7 +52,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.peers.knowledge import ChangeLog, PeerRecord
 from denwatch.node.core.subscriptions import Subscription
-from denwatch.node.core.trust import Trust
+from denwatch.node.core.trust import ProofKeys, Trust, find_forgery
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.dot_sets import EMPTY, MAX_SPAN, Run, Spans, intersect, unite
 from denwatch.node.replication.strategies import (
@@ -98,17 +103,11 @@ class PeerSettings:
             raise ValueError("window, retry and grace are positive, retry is below max_retry")
 
 
-class PeerKeys(Protocol):
-    """What a keyring knows of nodes."""
-
-    def verify(self, origin: str, data: bytes, signature: bytes) -> bool:
-        """Return whether a node, which is not revoked, signed this."""
+class PeerKeys(ProofKeys, Protocol):
+    """What a keyring knows of nodes, and of people."""
 
     def knows_node(self, node: str) -> bool:
         """Return whether there is a key of this node."""
-
-    def may_speak(self, device: str, node: str) -> bool:
-        """Return whether a device's readings may come through a node."""
 
     def peer_secret(self, node: str) -> bytes | None:
         """Return the secret for frames to a node; None if it is unknown or revoked."""
@@ -121,7 +120,16 @@ class PeerKeys(Protocol):
 
 COPIES = "peer.copy"
 ITEM_HEAD = 48  # bytes of an item beside body and signature, at most
-_ORDER = (DELIVERED, REVOCATION, VOCABULARY, ANNOUNCEMENT, SUBSCRIPTION)
+_ORDER = (
+    DELIVERED,
+    REMOVAL,
+    REVOCATION,
+    VOCABULARY,
+    CLAIM,
+    ANNOUNCEMENT,
+    PREFERENCE,
+    SUBSCRIPTION,
+)
 _PLACES = 2  # nodes remembered for a subscriber
 _REACH = 2  # bytes
 _LARGEST_REACH = 0xFFFF
@@ -560,6 +568,10 @@ class ItemValidator:
             read = _read_body(item)
         except ProtocolError as error:
             return REFUSED, str(error)
+        if read is None:  # nobody but its node signs what a device says
+            forgery = find_forgery(item, self._keys)
+            if forgery:
+                return REFUSED, forgery
         # `localise` is late rather than early by at most twice the doubt: what is ahead of a limit
         # without it is surely ahead.
         if read is not None and not self._keys.may_speak(read.device, item.dot.origin):
@@ -593,6 +605,12 @@ def _read_body(item: Item) -> NotificationBody | AnnouncementBody | None:
         decode_body(VocabularyBody, item.body)
     elif item.kind == ANNOUNCEMENT:
         return decode_body(AnnouncementBody, item.body)
+    elif item.kind == PREFERENCE:
+        decode_body(PreferenceBody, item.body)
+    elif item.kind == CLAIM:
+        decode_body(ClaimBody, item.body)
+    elif item.kind == REMOVAL:
+        decode_body(RemovalBody, item.body)
     return None  # a revocation is the keyring's to read
 
 

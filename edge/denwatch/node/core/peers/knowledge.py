@@ -3,20 +3,21 @@
 THEORY. `ChangeLog` gives each change of a run a version. A peer acknowledges versions, and the next
 exchange sends only what changed after. A dot is *dead* if it was seen, is not held, and nobody
 needs it any more: a subscription that was removed; a notification or receipt some time after its
-end. Dead dots are the only news of a removal: a node that hears of one drops the subscription, and
-records dots it never saw as seen. That needs no tombstones, and it closes the holes in contexts
+end. A node that hears of one records it as seen if it never was. That closes the holes in contexts
 that strategies leave which send few copies.
 
 What a node drops for reasons of its own (expired by its clock, delivered as far as it knows, no
 room) is *spared*: others may still need it, so it is not called dead before its life and a grace
 period are over.
 
-A PEER'S WORD. That a dot of another node is dead, which was not seen here, a peer is believed only
-if a later one was seen of the same run, or a later run: its origin's signature proves that the dot
-is made. Otherwise a member that lies could make us skip all that another node is going to send.
-What is beyond that waits (`_hearsay`) until a later dot was seen, and for the grace period after,
-because older dots may still be on their way. An origin is believed about its own dots. A run of
-which no item was ever seen is believed in as long as its origin has few: each costs a row.
+A PEER'S WORD. What is held ends by the word of its origin, or by a removal that proves it; that of
+others counts for what is open to everybody (`trust.py`). That a dot of another node is dead,
+which was not seen here, a peer is believed only if a later one was seen of the same run, or a later
+run: its origin's signature proves that the dot is made. Otherwise a member that lies could make us
+skip all that another node is going to send. What is beyond that waits (`_hearsay`) until a later
+dot was seen, and for the grace period after, because older dots may still be on their way. An
+origin is believed about its own dots. A run of which no item was ever seen is believed in as long
+as its origin has few: each costs a row.
 
 KEPT       for each run, in blocks of 64 sequences: `_alive` (held or spared) and `_held` (removable
            items that are held); a version for each run; the last `_LOG` changed blocks.
@@ -32,14 +33,16 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import isqrt
 
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import CONTEXT, ItemStore, Transaction
 from denwatch.node.core.items import (
     ANNOUNCEMENT,
+    CLAIM,
     NEVER,
+    PREFERENCE,
     REVOCATION,
     SUBSCRIPTION,
     VOCABULARY,
@@ -47,6 +50,7 @@ from denwatch.node.core.items import (
     Item,
     read_dot,
 )
+from denwatch.node.core.trust import is_open
 from denwatch.node.replication.dot_sets import (
     EMPTY,
     MAX_VALUE,
@@ -82,7 +86,7 @@ from denwatch.protocol.errors import ProtocolError
 
 # Changes and dead dots -------------------------------------------------------------------------
 
-REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION, ANNOUNCEMENT)
+REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION, ANNOUNCEMENT, PREFERENCE, CLAIM)
 VERSIONS = "peer.version"
 SPARED = "peer.spared"
 _OWN_REASONS = ("expired", "dropped")  # of removable items too: others judge for themselves
@@ -140,13 +144,17 @@ class ChangeLog:
 
     # Changes --------------------------------------------------------------------------------
 
-    def add_item(self, transaction: Transaction, item: Item) -> None:
-        """Record an item that is held from now on."""
-        run, sequence = item.dot.run, item.dot.sequence
-        _set(self._alive, run, sequence)
-        if item.kind in REMOVABLE:
-            _set(self._held, run, sequence)
-        self._touch(transaction, run, sequence)
+    def add_items(self, transaction: Transaction, items: Iterable[Item]) -> None:
+        """Record items that are held from now on."""
+        touched: dict[tuple[Run, int], int] = {}  # the last of each block
+        for item in items:
+            run, sequence = item.dot.run, item.dot.sequence
+            _set(self._alive, run, sequence)
+            if item.kind in REMOVABLE:
+                _set(self._held, run, sequence)
+            touched[run, (sequence - 1) // _BLOCK] = sequence
+        for (run, _), sequence in touched.items():
+            self._touch(transaction, run, sequence)
 
     def remove_item(self, transaction: Transaction, item: Item, reason: str, expires: int) -> bool:
         """Record an item that is no longer held; return whether it is dead for everybody.
@@ -220,10 +228,13 @@ class ChangeLog:
         for sequence in iterate(intersect(dead, held)):
             dot = Dot(*run, sequence)
             for kind in REMOVABLE:
-                item = self._item_store.remove(transaction, kind, dot, "removed", peer)
-                if item is not None:  # recorded at once: the next summary speaks of this state
-                    self.remove_item(transaction, item, "removed", item.expires)
-                    removed += 1
+                item = self._item_store.get(transaction, kind, dot)
+                if item is None or not (peer == run[0] or is_open(item)):
+                    continue
+                self._item_store.remove(transaction, kind, dot, "removed", peer)
+                # Recorded at once: the next summary speaks of this state.
+                self.remove_item(transaction, item, "removed", item.expires)
+                removed += 1
         return removed
 
     def _skip(self, transaction: Transaction, run: Run, news: Spans) -> None:

@@ -39,7 +39,7 @@ Only this file publishes to peers, below `dens/1/peer/`, and knows the order.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from denwatch.node.core.events import PEERS, Message, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
@@ -571,19 +571,16 @@ class PeerProtocol:
 
     # Changes at this node -------------------------------------------------------------------
 
-    def add_items(self, transaction: Transaction, items: Iterable[Item], source: str) -> None:
+    def add_items(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         """Record new items, and queue them for all linked peers but the one that sent them."""
+        self._change_log.add_items(transaction, items)
         for item in items:
-            self._add_item(transaction, item, source)
-
-    def _add_item(self, transaction: Transaction, item: Item, source: str) -> None:
-        self._change_log.add_item(transaction, item)
-        has_moved = self.forwarding.add_item(item)
-        for peer, session in self.sessions.items():
-            if peer != source:
-                session.queue.add_item(item)
-            # What was kept back may now be for the peer: more is wanted, or somebody is there.
-            session.may_offer_more |= has_moved or item.kind == SUBSCRIPTION
+            has_moved = self.forwarding.add_item(item)
+            for peer, session in self.sessions.items():
+                if peer != source:
+                    session.queue.add_item(item)
+                # What was kept back may now be for the peer: more is wanted, or somebody is there.
+                session.may_offer_more |= has_moved or item.kind == SUBSCRIPTION
 
     def remove_item(self, transaction: Transaction, item: Item, reason: str, source: str) -> None:
         """Record that an item is gone, and tell all linked peers if it is gone for good.
