@@ -8,12 +8,13 @@ returns an exit status.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
-from denwatch.cli.errors import EXIT_STATUS, WRONG_USAGE, CommandError
+from denwatch.cli.errors import EXIT_STATUS, INTERRUPTED, WRONG_USAGE, CommandError
 
 
 class Command(NamedTuple):
@@ -24,19 +25,28 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "login": Command("profile:run_login", "log in once, so that other commands need no login"),
+    "profile": Command("profile:run_profile", "list, show, use and remove logins"),
+    "doctor": Command("doctor:run", "say what is wrong with this machine, a node or a device"),
+    "completion": Command("completion:run", "print what makes a shell complete denwatch"),
     "compile": Command(
         "compile:run_compile", "compile a subscription to the bytes a device evaluates"
     ),
     "explain": Command("compile:run_explain", "explain the bytes of a vector in words and values"),
     "plot": Command("plot:run", "draw membership functions, ideal and quantised"),
     "vocabulary": Command(
-        "vocabulary:run", "list, show, search, check, merge, import vocabularies"
+        "vocabulary:run", "make, list, show, search, check, merge, import vocabularies"
     ),
     "device": Command("device:run", "configure a watchdog, compile it for a board, install it"),
     "watchdog": Command("watchdog:run", "run a watchdog on this machine"),
+    "bridge": Command("bridge:run", "bring devices without a network to their nodes"),
     "node": Command("node:run", "make or run a DENS node"),
     "keys": Command("keys:run", "manage names, keys and certificates of a site"),
     "subscribe": Command("subscribe:run", "subscribe in words, and see what matches"),
+    "alert": Command("alert:run", "send on what is delivered, by webhook, ntfy, mail and the like"),
+    "find": Command("find:run", "find who can measure or report something"),
+    "have": Command("mine:run_have", "say that you have something, and see who has what"),
+    "mine": Command("mine:run", "list, change, mute and end all of your subscriptions"),
     "publish": Command("publish:run", "send a reading as a device would"),
     "console": Command("console:run", "serve a web page for subscribing"),
     "status": Command("status:run", "show the state of the nodes"),
@@ -47,18 +57,22 @@ COMMANDS = {
 }
 
 _USAGE = "usage: denwatch COMMAND [ARGUMENT ...]"
+_HELP = ("-h", "--help", "help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    if len(arguments) > 1 and arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
+    if not arguments or arguments[0] in _HELP:
         print_help(sys.stdout if arguments else sys.stderr)
         return 0 if arguments else WRONG_USAGE
     if arguments[0] in ("-V", "--version"):
-        from denwatch.client.version import find_version
+        from denwatch.client.version import find_commit, find_version
 
-        print(f"denwatch {find_version()}")
+        commit = find_commit()
+        print(f"denwatch {find_version()}" + (f" ({commit})" if commit else ""))
         return 0
     name = arguments[0]
     if name not in COMMANDS:
@@ -68,12 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return load_command(name)(arguments[1:])
     except CommandError as error:
         print(f"denwatch {name}: {error}", file=sys.stderr)
+        if "--json" in arguments:  # a program that reads it learns as much
+            print(json.dumps({"ok": False, "error": str(error), "status": error.status}))
         return error.status
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def load_command(name: str) -> Callable[[list[str]], int]:
@@ -89,7 +105,7 @@ def print_help(stream: TextIO) -> None:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {command.summary}" for name, command in sorted(COMMANDS.items())]
     about = "denwatch - approximate publish/subscribe for networks that are mostly broken"
-    usage = f"{_USAGE}\n       denwatch COMMAND --help"
+    usage = f"{_USAGE}\n       denwatch help COMMAND"
     print(about, usage, "\n".join(["commands:", *lines]), EXIT_STATUS, sep="\n\n", file=stream)
 
 

@@ -7,10 +7,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from denwatch.cli.errors import EXIT_STATUS, MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
 
@@ -23,12 +23,50 @@ MAX_INPUT = 1 << 20
 _LINE = 100
 
 
-def build_parser(
-    name: str, summary: str, description: str, examples: str
-) -> argparse.ArgumentParser:
+class CommandParser(argparse.ArgumentParser):
+    """A command's parser.
+
+    A command makes its parser only when it is called. Completion needs the parser, and not the
+    command: within `intercept_parser` the first parser that would read arguments is handed out.
+    """
+
+    _interceptors: ClassVar[list[Callable[[CommandParser], NoReturn]]] = []
+
+    def parse_args(  # type: ignore[override]  # argparse has overloads for other namespaces
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Return the arguments, or hand out this parser."""
+        if self._interceptors:
+            self._interceptors[-1](self)
+        return super().parse_args(args, namespace)
+
+
+class _ParserFoundError(Exception):
+    """Ends a command that was called for its parser."""
+
+
+def intercept_parser(command: Callable[[list[str]], int]) -> CommandParser:
+    """Return the parser of a command, without running it."""
+    found: list[CommandParser] = []
+
+    def keep(parser: CommandParser) -> NoReturn:
+        found.append(parser)
+        raise _ParserFoundError
+
+    CommandParser._interceptors.append(keep)
+    try:
+        command([])
+    except _ParserFoundError:
+        return found[0]
+    finally:
+        CommandParser._interceptors.pop()
+    raise AssertionError(f"{command} parses no arguments")
+
+
+def build_parser(name: str, summary: str, description: str, examples: str) -> CommandParser:
     """Return a parser whose help reads like a manual page."""
     indented = "\n".join(f"  {line}" for line in examples.strip().splitlines())
-    return argparse.ArgumentParser(
+    return CommandParser(
         prog=f"denwatch {name}",
         description=f"{summary}\n\n{description.strip()}",
         epilog=f"examples:\n{indented}\n\n{EXIT_STATUS}",

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 _COMPILE_DESCRIPTION = """
 Words, XML (begins with "<") or JSON (begins with "{") are compiled to a subscription vector, in
-hexadecimal, with its length. Approximations are reported on standard error."""
+hexadecimal, with its length. Approximations are reported on standard error. A story is compiled to
+the bytes that nodes exchange, and each of its parts to a vector."""
 _COMPILE_EXAMPLES = """
 denwatch compile 'patient_temperature is very high and heart_rate is not normal'
 denwatch compile --vocabulary weather --verbose 'wind_direction is near 350 ° within 30 °'
 denwatch compile --file subscription.xml --json
-denwatch compile --to xml 'patient_temperature above 104 °F' | denwatch compile"""
+denwatch compile --to xml 'patient_temperature above 104 °F' | denwatch compile
+denwatch compile 'smoke is dense within about 5 min after carbon_monoxide is high'"""
 
 
 def run_compile(argv: list[str]) -> int:
@@ -29,11 +31,14 @@ def run_compile(argv: list[str]) -> int:
     arguments = _parse_compile(argv)
     from denwatch.client.errors import LanguageError
     from denwatch.client.language import print_as
+    from denwatch.client.language.story_surfaces import tells_story
     from denwatch.client.language.understanding import understand
 
     text, name = common.read_input(arguments.subscription, arguments.file)
     vocabulary = common.load_vocabulary(arguments.vocabulary)
     try:
+        if tells_story(text):
+            return _compile_story(text, vocabulary.prefer(arguments.organisation), arguments)
         found = understand(
             text,
             vocabulary,
@@ -78,6 +83,43 @@ def run_compile(argv: list[str]) -> int:
     print(*(f"{note}\n" for note in found.notes), sep="", end="", file=sys.stderr)
     for approximation in compiled.report:
         print(f"approximated: {approximation}", file=sys.stderr)
+    return 0
+
+
+def _compile_story(text: str, vocabulary: Vocabulary, arguments: argparse.Namespace) -> int:
+    """Compile one story and print it."""
+    from denwatch.client.language.story_surfaces import print_story_as
+    from denwatch.client.language.understanding import understand_story
+
+    found = understand_story(
+        text, vocabulary, compact=not arguments.exact, language=arguments.language
+    )
+    tree, compiled = found.tree, found.compiled
+    data, parts = compiled.story.encode(), compiled.story.parts
+    if arguments.to:
+        print(print_story_as(arguments.to, tree).rstrip("\n"))
+        return 0
+    if arguments.json:
+        answer = {
+            "ok": True,
+            "hex": data.hex(),
+            "length": len(data),
+            "parts": [part.hex() for part in parts],
+            "events": [event.name for event, _ in compiled.asks],
+            "words": found.words,
+            "approximations": list(compiled.notes),
+            "taken": list(found.notes),
+            "vocabulary": vocabulary.hash,
+        }
+        print(json.dumps(answer, ensure_ascii=False))
+        return 0
+    print(data.hex())
+    print(f"{len(data)} bytes, a story: {tree.kind}")
+    for part, (event, _) in zip(parts, compiled.asks, strict=True):
+        print(f"part: {part.hex()}, event {event.name}")
+    print(*(f"{note}\n" for note in found.notes), sep="", end="", file=sys.stderr)
+    for note in compiled.notes:
+        print(f"approximated: {note}", file=sys.stderr)
     return 0
 
 

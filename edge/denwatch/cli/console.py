@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import ipaddress
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from denwatch.cli import common
 from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
-from denwatch.cli.subscribe import DEFAULT_NODE, add_link, read_password
+from denwatch.cli.profile import DEFAULT_NODE, fill_login
+from denwatch.cli.subscribe import add_link, read_password
 
 if TYPE_CHECKING:
     from denwatch.client.console.auth import ConsoleUsers
+    from denwatch.client.console.phone import Doorstep, PhoneCertificate
     from denwatch.client.console.server import ListenAddress
 
 _DESCRIPTION = """
@@ -21,18 +25,21 @@ Serves a page for subscribing in words. It shows what matches while it is valid,
 the reason, and the nodes and devices. Everything is served from this machine; the page loads
 nothing from elsewhere, and works without the internet.
 
-With --as the console belongs to one subscriber: it prints a link with a secret, and whoever opens
-the link is that subscriber. Without --as, users log in with their name and key, which a node
-checks; each sees only their own notifications. A subscription made while no node is in range is
-stored, and sent when one is.
+With --as, or after `denwatch login`, the console belongs to one subscriber: it prints a link with a
+secret, and whoever opens the link is that subscriber. With --node and without --as, users log in
+with their name and key, which a node checks; each sees only their own notifications. A subscription
+made while no node is in range is stored, and sent when one is.
 
 It listens on the loopback unless --listen says otherwise; beyond it, only with --certificate and
---key. Ctrl-C ends it: subscriptions stay, and the nodes store what matches meanwhile."""
+--key. With --phone it listens in this network with a certificate that it makes itself, prints the
+address and a QR code, and hands out what a phone must install once. Ctrl-C ends it: subscriptions
+stay, and the nodes store what matches meanwhile."""
 _EXAMPLES = """
-denwatch console --as medic7 --password-file medic7.key
+denwatch console                                  (the console of who has logged in)
 denwatch console --as medic7 --node mqtts://tent --node mqtts://truck --ca site.pem
 denwatch console --node mqtts://tent --ca site.pem                (users log in)
 denwatch console --listen 0.0.0.0:8443 --certificate web.pem --key web.key --host-name tent.local
+denwatch console --as medic7 --password-file medic7.key --phone
 denwatch console --as pilot --vocabulary rescue --vocabulary weather --listen 127.0.0.1:0"""
 
 
@@ -62,14 +69,69 @@ def run(argv: list[str]) -> int:
         listen = ListenAddress(
             *listen_at, arguments.certificate, arguments.key, tuple(arguments.host_name)
         )
+        phone = _prepare_phone(arguments, listen, folder) if arguments.phone else None
+        if phone is not None:
+            listen = phone.listen
         preview("heart_rate is high", vocabulary)  # loads the grammar
-        return _serve(arguments, users, listen, folder)
+        return _serve(arguments, users, listen, folder, phone)
+
+
+@dataclass
+class _Phone:
+    """Where phones find the console: what it listens to, its address, what they install."""
+
+    listen: ListenAddress
+    address: str
+    certificate: PhoneCertificate
+    doorstep: Doorstep | None = None
+
+    def report(self, port: int, path: str) -> None:
+        """Print the addresses and their codes, and hand out the certificate."""
+        from denwatch.client.console.phone import Doorstep, draw_code
+
+        home = f"https://{self.address}:{port}"
+        self.doorstep = Doorstep(self.listen.host, 0, self.certificate, f"{home}/")
+        self.doorstep.start()
+        first = f"http://{self.address}:{self.doorstep.port}/"
+        print(f"on a phone, once: {first} explains and hands out the certificate")
+        print(f"its fingerprint: {self.certificate.fingerprint}\n{draw_code(first)}")
+        print(f"then: {home}{path}\n{draw_code(home + path)}", flush=True)
+
+    def close(self) -> None:
+        if self.doorstep is not None:
+            self.doorstep.close()
+
+
+def _prepare_phone(arguments: argparse.Namespace, listen: ListenAddress, folder: Path) -> _Phone:
+    from denwatch.client.console.phone import (
+        PhoneCertificate,
+        list_addresses,
+        list_names,
+        make_certificate,
+    )
+
+    own = list_addresses() if listen.host in ("0.0.0.0", "::") else [listen.host]
+    if not own:
+        raise CommandError("--phone: this machine has no address in a network", MISSING)
+    names = (*own, *list_names(), *listen.names)
+    if listen.certificate is not None and listen.key is not None:
+        authority = Path(arguments.ca) if arguments.ca else listen.certificate
+        found = PhoneCertificate(listen.certificate, listen.key, authority)
+    else:
+        now = datetime.datetime.now(datetime.UTC)
+        found = make_certificate(folder, (*names, "localhost", "127.0.0.1"), now)
+    listen = replace(listen, certificate=found.certificate, key=found.key, names=names)
+    return _Phone(listen, f"[{own[0]}]" if ":" in own[0] else own[0], found)
 
 
 def _serve(
-    arguments: argparse.Namespace, users: ConsoleUsers, listen: ListenAddress, folder: Path
+    arguments: argparse.Namespace,
+    users: ConsoleUsers,
+    listen: ListenAddress,
+    folder: Path,
+    phone: _Phone | None,
 ) -> int:
-    from denwatch.client.console.server import serve
+    from denwatch.client.console.server import build_server
 
     token = ""
     if arguments.name is not None:
@@ -77,19 +139,24 @@ def _serve(
         token = users.open_single(arguments.name, read_password(arguments), store)
 
     def report(address: str) -> None:
-        where = f"{address}/enter?token={token}" if token else f"{address}/"
+        path = f"/enter?token={token}" if token else "/"
+        if phone is not None:
+            phone.report(int(address.rpartition(":")[2]), path)
+        where = address + path
         whose = f"the console of {arguments.name}" if token else "the console, with login,"
         print(f"{whose} is at {where}", flush=True)
 
     common.stop_at_sigterm()  # uvicorn stops cleanly and then raises the signal again
     try:
-        serve(users, listen, report)
+        build_server(users, listen, report).run()
     except SystemExit:  # uvicorn's, when it cannot listen; it has printed why
         raise CommandError(f"cannot listen on {listen.host}:{listen.port}", MISSING) from None
     except KeyboardInterrupt:
         print("stopped; subscriptions stay", file=sys.stderr)
     finally:
         users.close()
+        if phone is not None:
+            phone.close()
     return 0
 
 
@@ -97,6 +164,8 @@ def _serve(
 
 
 def _read_listen(arguments: argparse.Namespace) -> tuple[str, int]:
+    usual = "0.0.0.0:8443" if arguments.phone else "127.0.0.1:8080"
+    arguments.listen = arguments.listen or usual
     host, separator, port = arguments.listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not separator or not host or not port.isdecimal() or int(port) > 65535:
@@ -106,7 +175,7 @@ def _read_listen(arguments: argparse.Namespace) -> tuple[str, int]:
     for path in (arguments.certificate, arguments.key):
         if path is not None and not path.is_file():
             raise CommandError(f"{path}: no such file", MISSING)
-    if not _is_loopback(host) and arguments.certificate is None:
+    if not _is_loopback(host) and arguments.certificate is None and not arguments.phone:
         raise CommandError(
             f"--listen {arguments.listen}: keys and notifications would be sent in the clear: "
             "give --certificate and --key",
@@ -131,8 +200,13 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     common.add_option(
         parser,
         "--listen HOST:PORT",
-        "address of the page; with port 0 the system chooses (127.0.0.1:8080)",
-        default="127.0.0.1:8080",
+        "address of the page; with port 0 the system chooses (127.0.0.1:8080; with --phone,"
+        " 0.0.0.0:8443)",
+    )
+    common.add_option(
+        parser,
+        "--phone",
+        "serve phones in this network: print an address and a QR code, hand out a certificate",
     )
     common.add_option(
         parser, "--certificate FILE", "certificate of the page, for https (PEM)", type=Path
@@ -144,4 +218,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     common.add_option(
         parser, "--store FOLDER", "folder for notifications (~/.local/share/denwatch/console)"
     )
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    is_open = arguments.node and not arguments.name and not arguments.profile
+    return arguments if is_open else fill_login(arguments)

@@ -8,26 +8,32 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from denwatch.cli import common
 from denwatch.cli.devices import images
-from denwatch.cli.devices.schema import check_config, is_loopback
+from denwatch.cli.devices.schema import check_board, check_config, is_loopback
 from denwatch.cli.errors import EXIT_STATUS, CommandError
 
 _DESCRIPTION = """
 `config` writes watchdog.json from the device's key and sentences that say what it senses. `build`
 compiles the watchdog to .mpy files, laid out like a board's lib/. `install` builds, asks for the
-configuration (or takes one), and copies everything over USB with mpremote. `log` shows what a node
-heard of a device: battery, radio time, restarts, the last lines of its log, what was refused."""
+configuration (or takes one), and copies everything over USB with mpremote. `update` sends new code
+and changes of the configuration over the air: into the slot that does not run, tried until a node
+answers, taken back if none does. `list` shows what every device runs. `log` shows what a node heard
+of a device: battery, radio time, restarts, the last lines of its log, what was refused."""
 _EXAMPLES = """
 denwatch device config --key dog-1.json --sense 'patient_temperature from ds18x20 on pin 4'
 denwatch device build --architecture xtensawin --output build/esp32
 denwatch device build --role filter --architecture armv6m --output build/pico
 denwatch device install --port /dev/ttyUSB0
 denwatch device install --config watchdog.json --dry-run
+denwatch device list --directory north
+denwatch device update dog-1 --directory north
+denwatch device update --all --staged 2 --directory north
 denwatch device log dog-1 --directory north"""
 
 _SENTENCES = """\
@@ -35,7 +41,8 @@ sentences: ATTRIBUTE from SENSOR, then in any order
   ds18x20 on pin N [sensor N of N]    dht11|dht22 on pin N [field humidity]
   FILE.csv, or csv file NAME, [column NAME] [in UNIT] [scale N]
   adc on pin N MEANING                gpio on pin N [inverted] [field changes] [MEANING]
-  sht3x clock N data N [address N] [field humidity]
+  sht3x|scd4x|bme280 clock N data N [address N] [field humidity|pressure|temperature]
+  adc_mv on pin N MEANING             pulses on pin N [field total] MEANING
   i2c clock N data N address N register N bytes N [signed] [little] [shift N] [bus N] MEANING
   NAME of --sources [field N] [column NAME] [MEANING]
   MEANING of a number: step 0.01 °C, or with 0 bar at 6553 and 300 bar at 58982
@@ -46,7 +53,9 @@ examples:
     --sense 'air_temperature from dht22 on pin 15 every 10 s' --wifi tent --wifi-password-file w.key
   denwatch device config --key dog-1.json --senses ward.txt --spool partition:spool"""
 
-_MAIN = "from denwatch.watchdog.boot import main\n\nmain()\n"
+_PARTS = {"sleep": "duty", "radio": "radio"}  # by the field that needs it
+_MAIN = "import slots\n\nslots.run()\n"
+_PLAIN_MAIN = "from denwatch.watchdog.boot import main\n\nmain()\n"  # without updates
 
 
 def run(argv: list[str]) -> int:
@@ -58,6 +67,11 @@ def run(argv: list[str]) -> int:
         return write_watchdog(arguments)
     if arguments.action == "log":
         return _show_log(arguments)
+    if arguments.action in ("list", "update"):
+        from denwatch.cli.devices import updates
+
+        show = arguments.action == "list"
+        return (updates.show_fleet if show else updates.update_devices)(arguments)
     return _build(arguments) if arguments.action == "build" else _install(arguments)
 
 
@@ -111,20 +125,30 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _install(arguments: argparse.Namespace) -> int:
-    config = _find_config(arguments)
+    config = {"nodes": [], "sources": {}} if arguments.bare else _find_config(arguments)
+    check_board(config)
     for node in config["nodes"]:
-        if is_loopback(node["url"]):
+        if is_loopback(node.get("url", "")):
             words = f"{node['name']}: {node['url']} is this machine, a board cannot reach it"
             print(f"note: {words} (denwatch keys show --url)", file=sys.stderr)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        needless = () if config.get("sleep") else ("denwatch/watchdog/duty.py",)
-        images.build_role("full", _choose_architecture(arguments), folder / "lib", needless)
+        unused = [part for field, part in _PARTS.items() if not config.get(field)]
+        without = [*arguments.without, *unused, "portal"]  # it has its configuration
+        needless = images.list_needless(without, config["sources"])
+        if arguments.bare:
+            needless = images.list_needless(arguments.without)
+        library = folder / "lib"
+        architecture = _choose_architecture(arguments)
+        sizes = images.build_role("full", architecture, library, needless, has_fallback=True)
+        write_version(library, sizes)
         for node in config["nodes"]:
             if "ca" in node:
                 node["ca"] = _copy_certificate(Path(node["ca"]), folder)
-        (folder / "watchdog.json").write_text(json.dumps(config), encoding="utf-8")
-        (folder / "main.py").write_text(_MAIN, encoding="utf-8")
+        if not arguments.bare:
+            (folder / "watchdog.json").write_text(json.dumps(config), encoding="utf-8")
+        main = _PLAIN_MAIN if "update" in without else _MAIN
+        (folder / "main.py").write_text(main, encoding="utf-8")
         for command in list_commands(folder, arguments.port):
             if arguments.dry_run:
                 print("mpremote", *command)
@@ -133,6 +157,14 @@ def _install(arguments: argparse.Namespace) -> int:
             ).returncode:
                 raise CommandError("mpremote failed; is the board connected?")
     return 0
+
+
+def write_version(library: Path, names: Iterable[str]) -> None:
+    """Put a manifest beside the code, by which a board knows its version."""
+    from denwatch.cli.devices.updates import write_manifest
+
+    files = {name: (library / name).read_bytes() for name in names if name != "slots.mpy"}
+    (library / "manifest").write_bytes(write_manifest(files))
 
 
 _ASK = "import sys; print(getattr(sys.implementation, '_mpy', 0))"
@@ -200,6 +232,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
             "Build, configure, and copy everything to a board that is connected over USB.",
             _add_install,
         ),
+        ("list", "Show what every device of a node runs, and how its update goes.", _add_list),
+        (
+            "update",
+            "Update devices over the air: code, and fields of their configuration.",
+            _add_update,
+        ),
         ("log", "Show what a node heard of a device, newest last.", _add_log),
     ):
         action = actions.add_parser(name, help=words, description=words, allow_abbrev=False)
@@ -233,9 +271,17 @@ def _add_config(action: argparse.ArgumentParser) -> None:
     )
     common.add_option(
         action,
+        "--radio serial[:PORT]|FILE",
+        "a link by `denwatch bridge`: over USB, a serial port, or as JSON says (docs/watchdog.md)",
+    )
+    common.add_option(
+        action,
         "--spool WHERE",
         "file:NAME[:BLOCKS], partition:NAME or flash:START:LENGTH (file:spool.bin)",
         default="file:spool.bin",
+    )
+    common.add_option(
+        action, "--qr", "also a code that a phone scans to set up a board that has an access point"
     )
     common.add_option(
         action, "--ca FILE", "certificate of the nodes' authority, DER (the key file's)"
@@ -269,12 +315,49 @@ def _add_install(action: argparse.ArgumentParser) -> None:
     _add_architecture(action, "", "what the board says that it is")
     common.add_option(action, "--config FILE", "a watchdog.json instead of questions")
     common.add_option(
+        action, "--bare", "no configuration: the board's access point asks for it (config --qr)"
+    )
+    common.add_option(
         action,
         "--vocabulary NAME|FILE ...",
         f"whose words the answers are in ({common.DEFAULT_VOCABULARY})",
     )
     common.add_option(action, "--port DEVICE", "the board's serial port (the first one found)")
+    _add_without(action)
     common.add_option(action, "--dry-run", "print what mpremote would do")
+
+
+def _add_without(action: argparse.ArgumentParser) -> None:
+    common.add_option(
+        action,
+        "--without PART ...",
+        f"leave out what may be: {', '.join(images.OPTIONAL)}",
+        choices=images.OPTIONAL,
+    )
+
+
+def _add_list(action: argparse.ArgumentParser) -> None:
+    common.add_option(action, "--directory DIRECTORY", "the node's folder (this one)", default=".")
+    common.add_option(action, "--json", "one JSON list")
+
+
+def _add_update(action: argparse.ArgumentParser) -> None:
+    action.add_argument("names", nargs="*", metavar="NAME", help="devices, in this order")
+    common.add_option(action, "--all", "every device that can be updated")
+    common.add_option(
+        action,
+        "--staged N",
+        "so many at a time: the next when these run it; stops if one goes back",
+        type=int,
+        default=0,
+    )
+    common.add_option(
+        action, "--changes FILE", "JSON: fields of watchdog.json to replace; null removes one"
+    )
+    _add_without(action)
+    common.add_option(action, "--no-wait", "do not wait for the devices")
+    common.add_option(action, "--directory DIRECTORY", "the node's folder (this one)", default=".")
+    common.add_option(action, "--authority FILE", "authority.json, if it is elsewhere")
 
 
 def _add_log(action: argparse.ArgumentParser) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 WRONG_INPUT = 1
 WRONG_USAGE = 2
 MISSING = 3
+INTERRUPTED = 130
 
 EXIT_STATUS = """\
 exit status:
-  0  done
-  1  the input was refused: the message says why and where
-  2  the command line was wrong
-  3  something is missing: a file, or an optional package"""
+  0    done
+  1    refused: the input, the password, or what was checked; the message says why and where
+  2    the command line was wrong
+  3    something is missing: a file, an optional package, a node that answers
+  130  interrupted"""
 
 
 class CommandError(Exception):

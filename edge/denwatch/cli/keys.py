@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from denwatch.cli.common import add_option, build_parser, format_table, refuse
-from denwatch.cli.errors import WRONG_USAGE, CommandError
+from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 from denwatch.cli.mosquitto import describe_rules, write_folder
 from denwatch.node.config import NodeConfigError, ServerAddress, load_config
 from denwatch.node.config.loading import is_loopback, read_url
@@ -49,7 +50,8 @@ denwatch keys revoke dog-1
 denwatch keys restore dog-1
 denwatch keys acl --output /etc/mosquitto/denwatch
 denwatch keys list"""
-Action = Callable[[argparse.Namespace], Iterator[str]]
+# An action yields lines for people, and facts for programs (--json).
+Action = Callable[[argparse.Namespace], Iterator[str | dict[str, object]]]
 _SPREADS = "a running node applies it within seconds and sends it to the others"
 
 
@@ -57,10 +59,28 @@ def run(argv: list[str]) -> int:
     """Run one of the actions."""
     arguments = _parse(argv)
     action: Action = arguments.action
+    if not Path(arguments.directory).is_dir():
+        raise CommandError(f"{arguments.directory}: no such folder", MISSING)
     with refuse(SecurityError, NodeConfigError):
-        for line in action(arguments):
-            print(line)
+        facts: dict[str, object] = {"ok": True}
+        for said in action(arguments):
+            if isinstance(said, dict):
+                facts |= said
+            elif not arguments.json:
+                print(said)
+            elif said.startswith(("[", "{")):
+                facts = {}  # it is JSON already
+                print(said)
+        if arguments.json and facts:
+            print(json.dumps(facts, ensure_ascii=False))
     return 0
+
+
+def _spell(arguments: argparse.Namespace, *words: str) -> str:
+    """Return a hint that can be pasted: this command with the same folder and authority."""
+    where = [] if arguments.directory == "." else ["--directory", arguments.directory]
+    where += ["--authority", arguments.authority] if arguments.authority else []
+    return "  " + shlex.join(["denwatch", "keys", *where, *words])
 
 
 def _change(
@@ -86,7 +106,7 @@ def _name_authority(arguments: argparse.Namespace) -> Path:
     return Path(arguments.authority or Path(arguments.directory) / AUTHORITY_FILE)
 
 
-def add_device(arguments: argparse.Namespace) -> Iterator[str]:
+def add_device(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Register a device."""
     name = arguments.name
     secret = None
@@ -95,36 +115,43 @@ def add_device(arguments: argparse.Namespace) -> Iterator[str]:
         secret = read_secret(text.strip(), name)
     nodes = arguments.nodes or ()
     _change(arguments, lambda r: (site.add_device(r, name, secret, arguments.key_id, nodes),))
+    yield {"kind": "device", "name": name, "key_id": arguments.key_id, "nodes": [*nodes]}
     yield f"device {name} is registered, key {arguments.key_id}; {_SPREADS}"
-    yield f"  denwatch keys show {name} --secrets --output {name}.json"
+    yield _spell(arguments, "show", name, "--secrets", "--output", f"{name}.json")
 
 
-def change_nodes(arguments: argparse.Namespace) -> Iterator[str]:
+def change_nodes(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Say through which nodes a device speaks."""
     _change(arguments, lambda r: (site.change_nodes(r, arguments.name, arguments.nodes),))
+    yield {"name": arguments.name, "nodes": arguments.nodes}
     yield f"{arguments.name} speaks through {', '.join(arguments.nodes)}; {_SPREADS}"
 
 
-def add_subscriber(arguments: argparse.Namespace) -> Iterator[str]:
+def add_subscriber(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Register a subscriber and show its password, once."""
     name, role = arguments.name, arguments.role
-    _warn_of_role(arguments, role)
+    _refuse_unknown_role(arguments, role)
     chosen = _read_chosen(arguments)
     [password] = _change(arguments, lambda r: site.add_subscriber(r, name, role, chosen))
+    yield {"kind": "subscriber", "name": name, "role": role}
     yield f"subscriber {name} is registered as {role}; {_SPREADS}"
     yield from _hand_over(arguments, name, password)
 
 
-def _hand_over(arguments: argparse.Namespace, name: str, password: str) -> Iterator[str]:
+def _hand_over(
+    arguments: argparse.Namespace, name: str, password: str
+) -> Iterator[str | dict[str, object]]:
     """Show a new password once, or write it to a file; a chosen one is known already."""
     if arguments.password_file:
         return
     if arguments.output:
         site.write_file(Path(arguments.output), f"{password}\n".encode())
+        yield {"password_file": arguments.output}
         yield f"  the password is in {arguments.output}"
         return
+    yield {"password": password}
     yield f"  password, shown this once: {password}"
-    yield f"  denwatch keys show {name}"
+    yield _spell(arguments, "show", name)
 
 
 def _read_chosen(arguments: argparse.Namespace) -> str | None:
@@ -136,50 +163,59 @@ def _read_chosen(arguments: argparse.Namespace) -> str | None:
     return data.decode("utf-8", "replace").rstrip("\r\n")
 
 
-def _warn_of_role(arguments: argparse.Namespace, role: str) -> None:
+def _refuse_unknown_role(arguments: argparse.Namespace, role: str) -> None:
     config = Path(arguments.directory) / "node.toml"
-    if config.exists() and role != OPERATOR and role not in load_config(config).roles:
-        print(f"note: {config} has no role {role}: it receives nothing here", file=sys.stderr)
+    if config.exists() and role != OPERATOR:
+        known = load_config(config).roles
+        if role not in known:
+            names = ", ".join([*sorted(known), OPERATOR])
+            raise CommandError(f'{config} has no role "{role}"; there is: {names}')
 
 
-def change_role(arguments: argparse.Namespace) -> Iterator[str]:
+def change_role(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Give a subscriber another role."""
-    _warn_of_role(arguments, arguments.role)
+    _refuse_unknown_role(arguments, arguments.role)
     _change(arguments, lambda r: (site.change_role(r, arguments.name, arguments.role),))
+    yield {"name": arguments.name, "role": arguments.role}
     yield f"{arguments.name} is {arguments.role} now; {_SPREADS}"
 
 
-def rotate(arguments: argparse.Namespace) -> Iterator[str]:
+def rotate(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Add a key beside the old ones."""
     name = arguments.name
     registry = load_registry(arguments)
     if name == registry.name:
         serial = site.rotate_own_keys(Path(arguments.directory), _load_authority(arguments))
+        yield {"name": name, "key_id": serial}
         yield f"{name} has the key {serial}, too; {_SPREADS}"
     elif name in registry.cards:
-        raise CommandError(f"{name} is a node: `denwatch keys invite {name}` gives it new keys")
+        hint = _spell(arguments, "invite", name, "--output", f"{name}.invite").strip()
+        raise CommandError(f"{name} is a node: `{hint}` gives it new keys")
     else:
         chosen = _read_chosen(arguments)
         key_id, password = _change(arguments, lambda r: site.rotate(r, name, chosen))
+        yield {"name": name, "key_id": key_id}
         yield f"{name} has the key {key_id}, too; {_SPREADS}"
         if password:
             yield from _hand_over(arguments, name, password)
         else:
-            yield f"  denwatch keys show {name} --secrets --output {name}.json"
-    yield f"  when it is in use everywhere: denwatch keys retire {name}"
+            yield _spell(arguments, "show", name, "--secrets", "--output", f"{name}.json")
+    yield "when it is in use everywhere:"
+    yield _spell(arguments, "retire", name)
 
 
-def retire(arguments: argparse.Namespace) -> Iterator[str]:
+def retire(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Revoke all keys of a name but the newest."""
     authority = _find_authority(arguments)
     [ids] = _change(arguments, lambda r: site.retire(r, arguments.name, authority))
+    yield {"name": arguments.name, "ended": [*ids]}
     if not ids:
         yield f"{arguments.name} has no older key; nothing was changed"
     else:
         yield f"{arguments.name}: key {', '.join(map(str, ids))} ends; {_SPREADS}"
 
 
-def revoke(arguments: argparse.Namespace) -> Iterator[str]:
+def revoke(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Revoke a name, or one key of it, at all nodes."""
     name, key_id = arguments.name, arguments.key_id
 
@@ -197,17 +233,19 @@ def revoke(arguments: argparse.Namespace) -> Iterator[str]:
 
     _change(arguments, end)
     what = f"key {key_id} of {name}" if key_id else name
+    yield {"name": name, "revoked": key_id or "all keys"}
     yield f"{what} is revoked; {_SPREADS}"
 
 
-def restore(arguments: argparse.Namespace) -> Iterator[str]:
+def restore(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Undo the revocation of a name, and settle that it belongs to this node."""
     authority, now = _load_authority(arguments), int(time.time())
     _change(arguments, lambda r: (site.restore(r, arguments.name, authority, now),))
+    yield {"name": arguments.name}
     yield f"{arguments.name} is valid, and belongs to this node; {_SPREADS}"
 
 
-def invite(arguments: argparse.Namespace) -> Iterator[str]:
+def invite(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Write the invitation of another node, or new keys for one that is known."""
     folder, path = Path(arguments.directory), Path(arguments.output)
     if path.exists():
@@ -218,27 +256,30 @@ def invite(arguments: argparse.Namespace) -> Iterator[str]:
     today = datetime.now(UTC)
     invitation = site.invite_node(folder, authority, arguments.name, addresses, peers, today)
     site.write_file(path, site.write_invitation(invitation))
+    yield {"name": arguments.name, "invitation": str(path)}
     yield f"{path} has the keys of {arguments.name}: copy it there, then delete it"
-    yield f"  denwatch node --init DIRECTORY --join {path.name} --listen mqtts://0.0.0.0:8883"
+    words = ("--init", arguments.name, "--join", path.name, "--listen", "mqtts://0.0.0.0:8883")
+    yield "  " + shlex.join(["denwatch", "node", *words])
 
 
-def join(arguments: argparse.Namespace) -> Iterator[str]:
+def join(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Install new keys from an invitation, in a node's own folder."""
     file = site.KeyFile(Path(arguments.directory))
     if not file.path.exists():
-        raise CommandError(
-            f"{arguments.directory} has no node: `denwatch node --init DIRECTORY --join FILE`"
-        )
+        hint = shlex.join(["--init", str(file.path.parent), "--join", arguments.file])
+        raise CommandError(f"{arguments.directory} has no node: `denwatch node {hint}`")
     registry = site.join_site(Path(arguments.directory), site.read_invitation(Path(arguments.file)))
+    yield {"name": registry.name, "keys": sorted(registry.own)}
     yield f"{registry.name} has the keys {', '.join(map(str, sorted(registry.own)))}"
 
 
-def renew(arguments: argparse.Namespace) -> Iterator[str]:
+def renew(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Issue this node's certificate anew."""
     folder = Path(arguments.directory)
     authority = _load_authority(arguments)
     addresses = [*arguments.address, "localhost", "127.0.0.1"] if arguments.address else []
     names = site.renew_certificate(folder, authority, addresses, datetime.now(UTC))
+    yield {"certificate": str(folder / site.CERTIFICATE_FILE), "addresses": [*names]}
     yield f"{folder / site.CERTIFICATE_FILE} is for {', '.join(names)}; restart the node"
 
 
@@ -247,14 +288,17 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = build_parser("keys", summary, _DESCRIPTION, _EXAMPLES)
     add_option(parser, "--directory DIRECTORY", "the node's folder (this one)", default=".")
     add_option(parser, "--authority FILE", "authority.json, if it is elsewhere")
+    add_option(parser, "--json", "one JSON object instead of lines")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
     def add(name: str, action: Action, words: str, among: Any = actions) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = among.add_parser(name, help=words, description=words)
         made.set_defaults(action=action)
+        # Before or after the action; only one of them may have a default.
+        add_option(made, "--json", "one JSON object instead of lines", default=argparse.SUPPRESS)
         return made
 
-    add_option(add("list", list_names, "list the names of the site"), "--json", "one JSON object")
+    add("list", list_names, "list the names of the site")
     kinds = actions.add_parser("add", help="register a device or a subscriber").add_subparsers(
         required=True, metavar="device|subscriber"
     )
@@ -354,7 +398,7 @@ def _make_row(
     return kind, name, " ".join(good), role, "revoked" if is_revoked else state
 
 
-def show(arguments: argparse.Namespace) -> Iterator[str]:
+def show(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Show what the device or subscriber of a name needs."""
     registry = load_registry(arguments)
     name = arguments.name
@@ -370,7 +414,10 @@ def show(arguments: argparse.Namespace) -> Iterator[str]:
             raise CommandError(f'"{name}" is not registered here')
     if arguments.output:
         site.write_file(Path(arguments.output), f"{text}\n".encode())
+        yield {"name": name, "output": arguments.output}
         yield f"written to {arguments.output}"
+    elif arguments.json and not text.startswith("{"):
+        yield {"name": name, "kind": registry.kind_of(name), "lines": text.splitlines()}
     else:
         yield text
 
@@ -407,9 +454,12 @@ def _describe_subscriber(registry: Registrations, arguments: argparse.Namespace)
     address = read_url(find_url(arguments))
     assert isinstance(address, ServerAddress)
     secure = f" --cafile {Path(arguments.directory) / site.CA_FILE}" if address.has_tls else ""
-    start = f"-h {address.host} -p {address.port}{secure} -u {name} -P PASSWORD -q 1"
+    start = f'-h {address.host} -p {address.port}{secure} -u {name} -P "$PASSWORD" -q 1'
+    ca = f" --ca {Path(arguments.directory) / site.CA_FILE}" if address.has_tls else ""
     return (
         f"# {name}, role {registry.subscribers[name].role}\n"
+        f"denwatch login {name} --node {find_url(arguments)}{ca}\n"
+        f"# or any MQTT client, with the password in $PASSWORD:\n"
         f"mosquitto_sub {start} -t dens/1/reply/{name} -t dens/1/note/{name}\n"
         f"mosquitto_pub {start} -t dens/1/sub/{name} -m 'patient_temperature is very high'"
     )
@@ -439,18 +489,19 @@ def find_url(arguments: argparse.Namespace) -> str:
     return f"mqtt{'s' if first.has_tls else ''}://{host}:{first.port}"
 
 
-def write_rules(arguments: argparse.Namespace) -> Iterator[str]:
+def write_rules(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Yield the access rules for Mosquitto; or write them, with passwords, and say what is new."""
     config = Path(arguments.directory) / "node.toml"
     found = load_config(config) if config.exists() else None
     registry = load_registry(arguments)
     if arguments.output is None:
+        yield {"rules": describe_rules(registry, found).splitlines()}
         yield describe_rules(registry, found)
     else:
         yield from write_folder(Path(arguments.output), registry, found)
 
 
-def check(arguments: argparse.Namespace) -> Iterator[str]:
+def check(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Check keys, certificate and configuration."""
     folder = Path(arguments.directory)
     registry = load_registry(arguments)
@@ -458,12 +509,18 @@ def check(arguments: argparse.Namespace) -> Iterator[str]:
     config = load_config(folder / "node.toml")
     if config.name != registry.name:
         raise CommandError(f"node.toml is for {config.name}, keys.json for {registry.name}")
+    notes: list[str] = []
     for peer in config.peers:
         if peer.name not in registry.cards:
-            yield f"note: the peer {peer.name} is not known here yet; it sends its keys later"
+            notes.append(
+                f"note: the peer {peer.name} is not known here yet; it sends its keys later"
+            )
     for name, app in sorted(registry.subscribers.items()):
         if app.role not in config.roles and app.role != OPERATOR:
-            yield f"note: {name} has the role {app.role}, which is not in node.toml"
+            notes.append(f"note: {name} has the role {app.role}, which is not in node.toml")
+    yield from notes
+    yield {"node": registry.name, "notes": notes, "addresses": [*names]}
+    yield {"devices": len(registry.devices), "subscribers": len(registry.subscribers)}
     yield (
         f"{registry.name}: valid; {len(registry.cards)} nodes, {len(registry.devices)} devices, "
         f"{len(registry.subscribers)} subscribers; certificate for {', '.join(names)}"

@@ -36,6 +36,7 @@ pattern read dens/1/reply/%u
 pattern read dens/1/note/%u
 pattern write dens/1/wd/%u/hello
 pattern write dens/1/wd/%u/nv
+pattern write dens/1/wd/%u/want
 pattern read dens/1/wd/%u/sv
 pattern read dens/1/wd/%u/ack
 pattern read dens/1/status/+
@@ -49,6 +50,7 @@ topic write dens/1/reply/+
 topic write dens/1/note/+
 topic read dens/1/wd/+/hello
 topic read dens/1/wd/+/nv
+topic read dens/1/wd/+/want
 topic write dens/1/wd/+/sv
 topic write dens/1/wd/+/ack
 topic read dens/1/peer/{name}

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import os
+import shlex
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from denwatch.cli.common import add_option, build_parser, need_extra, reach, refuse
-from denwatch.cli.errors import WRONG_INPUT, WRONG_USAGE, CommandError
+from denwatch.cli.errors import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.node.config import NodeConfig
@@ -34,9 +36,10 @@ links to other nodes. SIGTERM and Ctrl-C stop it cleanly; kill -9 loses nothing 
 acknowledged."""
 _EXAMPLES = """
 denwatch node --init north --name north
-denwatch node north/node.toml
+denwatch node north
 denwatch node --check north
-denwatch node north/node.toml --broker mqtt://127.0.0.1:1883
+denwatch node north --install --dry-run
+denwatch node north --broker mqtt://127.0.0.1:1883
 denwatch node --init south --join south.invite --listen mqtt://127.0.0.1:1884"""
 
 
@@ -48,18 +51,39 @@ def run(argv: list[str]) -> int:
         from denwatch.node.store import StoreError
     if arguments.init:
         return run_init(Path(arguments.init), arguments)
+    if arguments.install or arguments.uninstall:
+        return _run_service(arguments)
     # Of the configuration, keys, store and ports.
     with refuse(ValueError, StoreError, OSError):
         path = Path(arguments.config)
+        if not path.exists():
+            raise CommandError(f"{path}: no such node: `denwatch node --init {path}`", MISSING)
         config = _load(path / CONFIG_FILE if path.is_dir() else path, arguments.broker or "")
         start_logging(config.name, arguments.log, arguments.level)
         if arguments.check:
-            return _report_check(config.name, check_node(config))
+            return _report_check(config.name, check_node(config), arguments.json)
         serve_node(config)
     return 0
 
 
-def _report_check(name: str, found: list[str]) -> int:
+def _run_service(arguments: argparse.Namespace) -> int:
+    """Make the node a service of this machine, or end that."""
+    from denwatch.cli import service
+    from denwatch.node.config import NodeConfigError, load_config
+
+    root, path = Path(arguments.root), Path(arguments.config)
+    if arguments.uninstall:
+        return service.uninstall(path.name, root, arguments.dry_run)
+    folder = path if path.is_dir() else path.parent
+    with refuse(NodeConfigError, OSError):
+        name = load_config(folder / CONFIG_FILE).name
+    return service.install(name, folder, root, arguments.dry_run)
+
+
+def _report_check(name: str, found: list[str], as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"ok": not found, "node": name, "damaged": found}, ensure_ascii=False))
+        return WRONG_INPUT if found else 0
     for line in found:
         print(line)
     if found:
@@ -115,6 +139,11 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         choices=("debug", "info", "warning", "error"),
         default="info",
     )
+    service = parser.add_argument_group("as a service of this machine (systemd)")
+    add_option(service, "--install", "copy the folder to /var/lib/denwatch, and start it at boot")
+    add_option(service, "--uninstall", "end that; `config` is the node's name; its folder stays")
+    add_option(service, "--dry-run", "only print the steps")
+    add_option(service, "--root FOLDER", "install below this folder (/)", default="/")
     add_init_arguments(parser.add_argument_group("with --init"))
     return parser.parse_args(argv)
 
@@ -124,6 +153,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def add_init_arguments(group: argparse._ActionsContainer) -> None:
     """Add the options of `--init`."""
+    add_option(group, "--json", "one JSON object (with --check, too)")
     add_option(group, "--name NAME", "the node's name (this machine's host name)")
     add_option(
         group,
@@ -195,7 +225,10 @@ def run_init(folder: Path, arguments: argparse.Namespace) -> int:
         Path(arguments.join) if arguments.join else None,
         dict(map(_split_peer, arguments.peer)),
     )
-    print(describe_next_steps(path, is_first=not arguments.join))
+    if arguments.json:
+        print(json.dumps({"ok": True, "folder": str(folder), "config": str(path)}))
+    else:
+        print(describe_next_steps(path, is_first=not arguments.join))
     return 0
 
 
@@ -211,19 +244,20 @@ def describe_next_steps(path: Path, is_first: bool) -> str:
     from denwatch.node.config import parse_config
 
     folder = path.parent
+    where = shlex.quote(str(folder))
     name = parse_config(path.read_text(encoding="utf-8"), folder).name
     lines = [f"made {name} in {folder}: node.toml, keys.json, tls/"]
     if is_first:
         lines += [
             f"  {folder}/authority.json adds and revokes nodes: keep it safe, offline if you can",
             "next:",
-            f"  denwatch keys --directory {folder} add subscriber medic7 --role medic",
-            f"  denwatch keys --directory {folder} add device dog-1",
-            f"  denwatch keys --directory {folder} invite NODE --address HOST --output NODE.invite",
+            f"  denwatch keys --directory {where} add subscriber medic7 --role medic",
+            f"  denwatch keys --directory {where} add device dog-1",
+            f"  denwatch keys --directory {where} invite south --output south.invite",
         ]
     else:
         lines += ["delete the invitation: it holds this node's keys", "next:"]
-    return "\n".join([*lines, f"  denwatch node {path}"])
+    return "\n".join([*lines, f"  denwatch node {where}"])
 
 
 def _refuse_present(folder: Path) -> None:

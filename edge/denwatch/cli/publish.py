@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from denwatch.cli import common
 from denwatch.cli.errors import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
-from denwatch.cli.subscribe import DEFAULT_NODE, read_password, read_seconds
+from denwatch.cli.profile import DEFAULT_NODE, add_profile, fill_login
+from denwatch.cli.subscribe import read_password, read_seconds
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Vocabulary
@@ -26,7 +27,7 @@ and the frames are sealed with its key: FILE is what `denwatch keys show DEVICE 
 FILE` wrote. Use a test device: its sequence numbers come from the clock, so the node would refuse a
 watchdog of the same name later."""
 _EXAMPLES = """
-denwatch publish --as medic7 'patient: temperature is high, pulse about 120, pain 6 to 8'
+denwatch publish 'patient: temperature is high, pulse about 120, pain 6 to 8'
 denwatch publish --key tester.json 'patient heart_rate=160 patient_temperature=39.5'
 denwatch publish --key tester.json 'patient patient_temperature=102.4 °F heart_rate=120±5'
 denwatch publish --key tester.json --age 3600 'patient heart_rate=broken'
@@ -47,16 +48,13 @@ def run(argv: list[str]) -> int:
         for text, reading in zip(texts, readings, strict=True):
             _print_one(arguments, text, reading, None)
         return 0
-    with common.need_extra("client"):
-        from denwatch.client.publisher import (
-            Publisher,
-            PublisherError,
-            UnacknowledgedError,
-            read_key,
-        )
+    from denwatch.client.publisher import Publisher, PublisherError, UnacknowledgedError, read_key
+
     if arguments.key is None:
-        words = "say who you are: --as NAME, or --key FILE for a device"
+        words = "who are you? `denwatch login NAME`, --as NAME, or --key FILE for a device"
         raise CommandError(words, WRONG_USAGE)
+    if not Path(arguments.key).exists():
+        raise CommandError(f"{arguments.key}: no such file", MISSING)
     with common.refuse(PublisherError), common.refuse(UnacknowledgedError, status=MISSING):
         key = read_key(Path(arguments.key), arguments.device, arguments.node_name)
         publisher = Publisher(
@@ -82,10 +80,9 @@ def run(argv: list[str]) -> int:
 def _report(arguments: argparse.Namespace, texts: list[str]) -> int:
     """Publish as a person; the node understands the words."""
     from denwatch.client.errors import LanguageError
+    from denwatch.client.publisher import PublisherError, UnacknowledgedError, send_reports
+    from denwatch.client.subscriber.link import Identity
 
-    with common.need_extra("client"):
-        from denwatch.client.publisher import PublisherError, UnacknowledgedError, send_reports
-        from denwatch.client.subscriber.link import Identity
     tls = Path(arguments.ca) if arguments.ca else None
     identity = Identity(arguments.name, read_password(arguments), tls, arguments.insecure)
     server = arguments.node or DEFAULT_NODE
@@ -201,7 +198,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser, "--timeout S", "how long to wait (10)", type=read_seconds, default=10.0
     )
     common.add_option(parser, "--insecure", "allow the password in the clear to another machine")
+    add_profile(parser)
     common.add_option(parser, "--dry-run", "only print the vectors")
     common.add_option(parser, "--json", "print one JSON object a reading")
     common.add_vocabulary(parser)
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    # A device has its login in its key file.
+    return arguments if arguments.key else fill_login(arguments)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def add_logs(parser: argparse.ArgumentParser, words: str) -> None:
     """Add the options of `analyze` and `stream`; `words` say what the folder DIR is for."""
     parser.add_argument(
-        "logs", nargs="+", metavar="LOGS", help="a folder with nodes' logs, at any depth"
+        "logs", nargs="+", metavar="LOGS", help="folder with nodes' logs, at any depth; or a URI"
     )
     add_master(parser)
     add_option(parser, "--out DIR", words, required=True)
@@ -89,16 +89,22 @@ def find_folders(names: list[str]) -> list[Path]:
 
 
 @contextmanager
-def open_session(arguments: argparse.Namespace, command: str) -> Iterator[SparkSession]:
-    """Yield a Spark session that ends with the command."""
+def open_session(
+    arguments: argparse.Namespace, command: str, folders: list[Path] | None = None
+) -> Iterator[SparkSession]:
+    """Yield a Spark session that ends with the command; `folders` are all that it reads."""
     options = read_conf(arguments.conf)
     with need_extra("spark"):
         import pyspark  # noqa: F401 — missing without the extra
         from denwatch.spark.cluster_bundle import ArchiveError
-        from denwatch.spark.session import build_session
+        from denwatch.spark.session import build_session, is_little
     try:
         session = build_session(
-            arguments.master, name=f"denwatch {command}", options=options, archive=arguments.archive
+            arguments.master,
+            name=f"denwatch {command}",
+            options=options,
+            archive=arguments.archive,
+            is_brief=folders is not None and is_little(folders),
         )
     except ArchiveError as error:
         raise CommandError(f"--archive {error}", WRONG_USAGE) from None
@@ -160,10 +166,12 @@ Reads the logs of all nodes, matches every notification against every subscripti
 each subscriber what was delivered, late, missed or wrong, with the cause; how close replication
 came to the best that the contacts allowed; and which strategy would do better. Writes to DIR:
 report.html, which opens offline, the tables behind its pictures (tables/) and the logs' records as
-Parquet (records/), to which the next run only adds."""
+Parquet (records/), to which the next run only adds. LOGS may also be URIs of any storage that
+Hadoop knows (hdfs, webhdfs, s3a, abfs …): new segments are copied to DIR/logs first."""
 _ANALYZE_EXAMPLES = """
 denwatch analyze north/data/log middle/data/log --out report
 denwatch analyze logs --out report --late 300
+denwatch analyze hdfs://head/logs --out report
 denwatch analyze /mnt/logs --out /mnt/report --master spark://head:7077
 denwatch analyze /mnt/logs --out /mnt/report --master yarn --archive env.tar.gz"""
 
@@ -178,14 +186,22 @@ def run_analyze(argv: list[str]) -> int:
     )
     add_logs(parser, "folder for the report")
     arguments = parser.parse_args(argv)
-    folders = find_folders(arguments.logs)
+    uris = [name for name in arguments.logs if _URI.match(name)]
+    folders = find_folders([name for name in arguments.logs if name not in uris])
     _check_late(arguments)
     out = make_folder(Path(arguments.out)).resolve()
     tell = make_progress_printer(arguments.quiet)
     tell("starting Spark")
-    with open_session(arguments, "analyze") as session:
+    with open_session(arguments, "analyze", None if uris else folders) as session:
         from denwatch.spark.analytics.what_if import STRATEGIES
         from denwatch.spark.report import EmptyLogsError, analyze
+        from denwatch.spark.source.storage import StorageError, fetch_logs
+
+        with refuse(StorageError, status=MISSING):
+            fetched, copied = fetch_logs(session, uris, out / "logs")
+        folders += fetched
+        if uris:
+            tell(f"{copied} new or changed files copied from {', '.join(uris)}")
 
         strategies = read_strategies(arguments.strategies) or STRATEGIES
         require_shared(session, [*folders, out])
@@ -244,6 +260,7 @@ denwatch stream north/data/log south/data/log --out live --every 2s
 denwatch stream logs --out live --mqtt mqtts://north:8883 --mqtt mqtts://south:8883 \\
     --name operator --password-file operator.password --ca ca.pem
 denwatch stream /mnt/logs --out /mnt/live --master spark://head:7077"""
+_URI = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -316,7 +333,7 @@ def read_span(text: str) -> float:
 def _make_operator(arguments: argparse.Namespace) -> OperatorLink | None:
     if not arguments.mqtt:
         return None
-    with need_extra("spark,client"):
+    with need_extra("spark"):
         from denwatch.client.subscriber.messages import SubscriberError
         from denwatch.spark.stream.operator_link import OperatorLink
     memory, is_insecure = Path(arguments.out) / "handed.json", arguments.insecure
@@ -341,7 +358,7 @@ denwatch sql report
 denwatch sql report "select cause, pairs from causes where outcome = 'missed'"
 denwatch sql logs
 denwatch sql logs "select outcome, cause, pairs from causes"
-denwatch sql logs "select owner, latency from outcomes where outcome = 'late'" --format csv
+denwatch sql logs "select subscriber, latency from outcomes where outcome = 'late'" --format csv
 denwatch sql north south --query "select what, why, count(*) from log_refuse group by all\""""
 
 
@@ -373,7 +390,7 @@ def run_sql(argv: list[str]) -> int:
     if arguments.limit < 1:
         raise CommandError("--limit: 1 or more", WRONG_USAGE)
     folders = find_folders(logs)
-    with open_session(arguments, "sql") as session:
+    with open_session(arguments, "sql", folders) as session:
         require_shared(session, folders)
         views = build_views(session, folders)
 
@@ -500,7 +517,7 @@ _TRACE_DESCRIPTION = """
 Shows what happened to one notification: where it entered, which subscriptions it matched, over
 which nodes it went, where it waited and for what, and who got it when. LOGS are folders of nodes'
 logs, or the report of `denwatch analyze`, which is faster. The id is the `id` of a notification, or
-the `note_id` of a table. Without an id the latest notifications are listed."""
+the `notification_id` of a table. Without an id the latest notifications are listed."""
 _TRACE_EXAMPLES = """
 denwatch trace report
 denwatch trace report 5d1c0f4be2a79310
@@ -530,7 +547,7 @@ def run_trace(argv: list[str]) -> int:
     if not names:
         raise CommandError(f"{text}: in which logs? denwatch trace LOGS {text}", WRONG_USAGE)
     folders = find_folders(names)
-    with open_session(arguments, "trace") as session:
+    with open_session(arguments, "trace", folders) as session:
         require_shared(session, folders)
         from denwatch.spark.analytics import trace
         from denwatch.spark.analytics.timeline import Logs

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from denwatch.cli.common import add_option, build_parser, format_table, need_extra, refuse
+from denwatch.cli.common import add_option, build_parser, format_table, refuse
 from denwatch.cli.errors import MISSING, CommandError
-from denwatch.cli.subscribe import DEFAULT_NODE, add_link, read_password
+from denwatch.cli.profile import DEFAULT_NODE, fill_login
+from denwatch.cli.subscribe import add_link, read_password
 
 _DESCRIPTION = """
 Every node publishes a status: what it stores, what is queued, its peers and devices, and how far
@@ -37,9 +38,9 @@ class ReportedStatus(NamedTuple):
 
 def run(argv: list[str]) -> int:
     """Show the nodes."""
+    from denwatch.client.subscriber import SubscriberError
+
     arguments = _parse(argv)
-    with need_extra("client"):
-        from denwatch.client.subscriber import SubscriberError
     is_live = not arguments.once and not arguments.json and sys.stdout.isatty()
     with suppress(KeyboardInterrupt), refuse(SubscriberError), StatusTable(arguments) as table:
         if is_live:
@@ -149,11 +150,10 @@ def _follow(table: StatusTable) -> NoReturn:
 
 
 def _show_live(table: StatusTable) -> NoReturn:
-    with need_extra("client", ", or --once"):
-        from rich.console import Console
-        from rich.live import Live
-        from rich.table import Table
-        from rich.text import Text
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
 
     def build() -> Table:
         rows = build_rows(table.nodes, table.now())
@@ -185,4 +185,4 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     add_option(
         parser, "--timeout SECONDS", "how long to wait for servers (10)", type=float, default=10.0
     )
-    return parser.parse_args(argv)
+    return fill_login(parser.parse_args(argv))

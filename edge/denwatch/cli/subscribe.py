@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from denwatch.cli import common
 from denwatch.cli.errors import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
+from denwatch.cli.profile import DEFAULT_NODE, add_profile, fill_login, refuse_nameless
 
 if TYPE_CHECKING:
     from denwatch.client.subscriber import ConnectionStatus, ReceivedNotification, Subscriber
     from rich.table import Table
 
-DEFAULT_NODE = "mqtt://127.0.0.1:1883"
 _STYLES = {"certain": "bold green", "possible": "yellow"}
 _DESCRIPTION = """
 Sends a subscription to a node, and shows what matches it, best first: whether the match is certain
@@ -30,28 +31,35 @@ nodes store what matches meanwhile, and the next run shows it. --unsubscribe end
 
 With several --node the best of those in range is used, and another one when it is lost."""
 _EXAMPLES = """
-denwatch subscribe 'patient_temperature is very high' --as medic7 --password-file medic7.key
-denwatch subscribe 'pain is severe' --as medic7 --node mqtts://tent --node mqtts://truck
-denwatch subscribe 'heart_rate above 120' --as medic7 --json --count 10
-denwatch subscribe --as medic7                                    (all subscriptions so far)
-denwatch subscribe 'pain is severe' --as medic7 --unsubscribe"""
+denwatch subscribe 'patient_temperature is very high'        (after denwatch login medic7)
+denwatch subscribe 'heart_rate above 120' --json --count 10
+denwatch subscribe                                           (all subscriptions so far)
+denwatch subscribe 'my top 3 of the last 10 minutes'         (of all subscriptions)
+denwatch subscribe 'pain is severe' --unsubscribe
+denwatch subscribe 'pain is severe' --as medic8 --node mqtts://tent --node mqtts://truck"""
 
 
 def run(argv: list[str]) -> int:
     """Subscribe, and show what matches until it is enough."""
+    from denwatch.client.subscriber import SubscriberError
+
     arguments = _parse(argv)
-    with common.need_extra("client"):
-        from denwatch.client.subscriber import SubscriberError
+    refuse_nameless(arguments)
     with common.refuse(SubscriberError):
         return _run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from denwatch.client.errors import LanguageError
+    from denwatch.client.language.preferences import is_preference
     from denwatch.client.subscriber import Subscriber, SubscriberOptions, UnconfirmedError
     from denwatch.client.subscriber.session import find_name
 
     text = _read_words(arguments)
+    if arguments.why is not None:
+        return _explain_sensors(arguments)
+    if text is not None and is_preference(text):
+        return _prefer(arguments, text)
     status = _StatusPrinter(sys.stderr)
     subscriber = Subscriber(
         arguments.name,
@@ -76,12 +84,16 @@ def _run(arguments: argparse.Namespace) -> int:
                 name, _ = find_name(text, arguments.subscription_name)
                 found = subscriber.subscribe(text, name, arguments.timeout)
                 understood = found.understood
+                if arguments.explain:
+                    _explain(subscriber)
                 print(
                     f'"{found.name}" is active ({found.id})',
                     *found.taken,
                     sep="\n",
                     file=sys.stderr,
                 )
+                for note in found.notes:
+                    print(f"  {note}", file=sys.stderr)
             elif not subscriber.subscriptions():
                 raise CommandError("there is no subscription yet: give one in words", WRONG_USAGE)
         except UnconfirmedError as error:
@@ -93,6 +105,38 @@ def _run(arguments: argparse.Namespace) -> int:
             return WRONG_INPUT
         texts = [understood] if understood else [each.text for each in subscriber.subscriptions()]
         return _show(arguments, subscriber, status, name, texts)
+
+
+def _explain(subscriber: Subscriber) -> None:
+    """Print why this node serves, and not another one of those that were named."""
+    lines = subscriber.explain_choice()
+    for line in lines or [f"{subscriber.status.server}: no other node was in range"]:
+        print(line, file=sys.stderr)
+
+
+def _explain_sensors(arguments: argparse.Namespace) -> int:
+    """Print why a subscription is on the sensors of a node, or is not, and exit."""
+    from denwatch.cli.find import ask_first
+
+    reply = ask_first(arguments, {"explain": arguments.why})
+    if not reply["ok"]:
+        raise CommandError(reply["error"], WRONG_INPUT)
+    print(json.dumps(reply) if arguments.json else f"{reply['node']}: {reply['words']}")
+    return 0
+
+
+def _prefer(arguments: argparse.Namespace, text: str) -> int:
+    """Set how much of all subscriptions somebody wants to hear, and exit."""
+    from denwatch.cli.find import ask_first
+    from denwatch.client.errors import LanguageError
+
+    reply = ask_first(arguments, {"my_top": text})
+    if not reply["ok"]:
+        error = LanguageError(reply["error"], reply.get("at"), reply.get("length", 1))
+        common.print_mistake(error, text, as_json=arguments.json)
+        return WRONG_INPUT
+    print(json.dumps(reply) if arguments.json else f"{reply['node']}: {reply['understood']}")
+    return 0
 
 
 def _show(
@@ -118,12 +162,16 @@ def _show(
 
             _take_notifications(arguments, subscriber, print_one)
     if not arguments.json:
-        ending = f"--name {name} --unsubscribe" if name else "--name NAME --unsubscribe"
-        print(
-            f"the subscription stays; to end it: denwatch subscribe --as {arguments.name} {ending}",
-            file=sys.stderr,
-        )
+        print("the subscription stays; to end it:", file=sys.stderr)
+        for ended in [name] if name else [each.name for each in subscriber.subscriptions()]:
+            print(f"  {_spell_ending(arguments, ended)}", file=sys.stderr)
     return 0
+
+
+def _spell_ending(arguments: argparse.Namespace, name: str) -> str:
+    """Return the command that ends a subscription; it can be pasted as it is."""
+    words = ["denwatch", "subscribe", *arguments.spelled_login, "--name", name, "--unsubscribe"]
+    return shlex.join(words)
 
 
 def _take_notifications(
@@ -154,9 +202,8 @@ def _show_table(
 ) -> None:
     """Show a table that is repainted: ages grow, and what has expired disappears."""
     from denwatch.client.subscriber.display import RankedNotifications
+    from rich.live import Live
 
-    with common.need_extra("client", ", or --plain"):
-        from rich.live import Live
     ranked, received, now = RankedNotifications(), 0, subscriber.now
     ranked.add(subscriber.stored(), now())
 
@@ -190,10 +237,7 @@ def _build_table(
     received: int,
     asked: Sequence[str] = (),
 ) -> Table:
-    """Return so many notifications, best first, with the status below them.
-
-    rich is imported only here: it is an optional dependency.
-    """
+    """Return so many notifications, best first, with the status below them."""
     from denwatch.client.subscriber import ConnectionState
     from denwatch.client.subscriber.display import describe_notification
     from rich.table import Table
@@ -305,6 +349,7 @@ def add_link(parser: argparse.ArgumentParser) -> None:
     words = f"mqtt://HOST[:PORT] or mqtts://…; may be repeated ({DEFAULT_NODE})"
     common.add_option(parser, "--node URL ...", words)
     add_login(parser)
+    add_profile(parser)
 
 
 def add_login(parser: argparse._ActionsContainer) -> None:
@@ -338,13 +383,15 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = common.build_parser("subscribe", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("subscription", nargs="?", help="words, XML or JSON; - reads stdin")
     common.add_option(parser, "-f, --file FILE", "read the subscription from a file")
-    common.add_option(parser, "--as NAME", "who you are", dest="name", required=True)
+    common.add_option(parser, "--as NAME", "who you are", dest="name")
     add_link(parser)
     common.add_option(parser, "--name NAME", "name of the subscription", dest="subscription_name")
     common.add_option(
         parser, "--store FILE", "file for notifications (~/.local/share/denwatch/NAME.db)"
     )
     common.add_option(parser, "--unsubscribe", "end the subscription, and exit")
+    common.add_option(parser, "--why NAME", "say why one is on the sensors or not, and exit")
+    common.add_option(parser, "--explain", "say why this node was chosen, and not another one")
     ending = parser.add_mutually_exclusive_group()
     common.add_option(ending, "--once", "exit after one notification")
     common.add_option(ending, "--count N", "exit after N notifications", type=_read_count)
@@ -361,6 +408,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     output = parser.add_mutually_exclusive_group()
     common.add_option(output, "--json", "one JSON object a line, errors too")
     common.add_option(output, "--plain", "print lines, also on a terminal")
-    arguments = parser.parse_args(argv)
+    arguments = fill_login(parser.parse_args(argv))
     arguments.is_short = arguments.once or arguments.count or arguments.seconds is not None
     return arguments

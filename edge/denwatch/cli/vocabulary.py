@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from denwatch.cli import common
-from denwatch.cli.errors import CommandError
+from denwatch.cli.errors import WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Vocabulary
+    from denwatch.client.vocabulary.attributes import Attribute
 
+Facts = dict[str, object]  # of one thing, for programs (--json)
+Said = str | Facts  # an action yields lines for people, and facts
 _DESCRIPTION = """
 A vocabulary holds events, attributes with their domains and units, fuzzy terms, and each
 organisation's synonyms. A NAME is a shipped vocabulary or a TOML file."""
@@ -23,6 +26,7 @@ denwatch vocabulary list
 denwatch vocabulary show heart_rate
 denwatch vocabulary show --vocabulary weather
 denwatch vocabulary search temp
+denwatch vocabulary new ours.toml --attribute soil_moisture --unit % --from 0 --to 100
 denwatch vocabulary check ours.toml
 denwatch vocabulary merge rescue weather --output both.toml
 denwatch vocabulary import-fll terms.fll --vocabulary rescue --output ours.toml"""
@@ -34,12 +38,16 @@ def run(argv: list[str]) -> int:
 
     arguments = _parse(argv)
     with common.refuse(LanguageError):
-        lines = list(arguments.action(arguments))
-    print(*lines, sep="\n")
+        said = list(arguments.action(arguments))
+    facts = [one for one in said if isinstance(one, dict)]
+    if getattr(arguments, "json", False):
+        print(json.dumps(facts, ensure_ascii=False))
+    else:
+        print(*(one for one in said if isinstance(one, str)), sep="\n")
     return 0
 
 
-def list_shipped(_: argparse.Namespace) -> Iterator[str]:
+def list_shipped(_: argparse.Namespace) -> Iterator[Said]:
     """Yield the vocabularies that come with denwatch."""
     from denwatch.client.vocabulary import SHIPPED
     from denwatch.client.vocabulary.vocabulary import HASH_DIGITS
@@ -47,6 +55,7 @@ def list_shipped(_: argparse.Namespace) -> Iterator[str]:
     for name in SHIPPED:
         vocabulary = common.load_vocabulary([name])
         digits = vocabulary.hash[:HASH_DIGITS]
+        yield {"name": name, "hash": digits, "description": vocabulary.description}
         yield f"{name}  {digits}  {count(vocabulary)}: {vocabulary.description}"
 
 
@@ -60,16 +69,33 @@ def count(vocabulary: Vocabulary) -> str:
     )
 
 
-def show(arguments: argparse.Namespace) -> Iterator[str]:
+def show(arguments: argparse.Namespace) -> Iterator[Said]:
     """Yield a vocabulary, or one word of it."""
+    from denwatch.client.vocabulary import fold_name
     from denwatch.client.vocabulary.vocabulary import browse, describe_vocabulary
 
     vocabulary = common.load_vocabulary(arguments.vocabulary)
     word = arguments.word
+    for event in vocabulary.events.values():
+        for attribute in event.attributes.values():
+            if word is None or fold_name(word) in map(fold_name, (event.name, attribute.name)):
+                yield _describe_facts(vocabulary, event.number, attribute)
     yield describe_vocabulary(vocabulary) if word is None else browse(vocabulary, word)
 
 
-def search(arguments: argparse.Namespace) -> Iterator[str]:
+def _describe_facts(vocabulary: Vocabulary, event: int, attribute: Attribute) -> Facts:
+    return {
+        "vocabulary": vocabulary.name,
+        "attribute": attribute.path,
+        "event": event,
+        "bit": attribute.bit,
+        "unit": attribute.unit or None,
+        "terms": [*attribute.terms],
+        "symbols": [*attribute.symbols],
+    }
+
+
+def search(arguments: argparse.Namespace) -> Iterator[Said]:
     """Yield every name, term, symbol and synonym that contains a text."""
     from denwatch.client.vocabulary import SHIPPED, fold_name
 
@@ -81,6 +107,7 @@ def search(arguments: argparse.Namespace) -> Iterator[str]:
             if wanted in fold_name(word):
                 found = True
                 quoted = "" if path.endswith(word) else f'  "{word}"'
+                yield {"vocabulary": vocabulary.name, "path": path, "word": word}
                 yield f"{vocabulary.name}  {path}{quoted}"
     if not found:
         raise CommandError(f'nothing contains "{arguments.text}"')
@@ -98,16 +125,18 @@ def list_words(vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
         yield entry.word, f"{entry.target} ({entry.organisation})"
 
 
-def check(arguments: argparse.Namespace) -> Iterator[str]:
+def check(arguments: argparse.Namespace) -> Iterator[Said]:
     """Yield one line for each file that is a vocabulary; the first that is not ends it."""
     for name in arguments.name:
         vocabulary = common.load_vocabulary([name])
         yield f"{name}: {vocabulary.name} {vocabulary.version}, {count(vocabulary)}"
+        yield {"file": name, "name": vocabulary.name, "hash": vocabulary.hash}
         for attribute in vocabulary.iterate_attributes():
             for term in attribute.terms.values():
                 error = attribute.fit_term(term).error
                 if error > arguments.tolerance:
                     path = f"{attribute.path}.{term.name}"
+                    yield {"term": path, "error": error}
                     yield f"  {path} is {error:.1%} off its definition on the wire"
 
 
@@ -139,7 +168,7 @@ def write_vocabulary(vocabulary: Vocabulary, output: str | None) -> Iterator[str
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    summary = "List, show, search, check, merge and import vocabularies."
+    summary = "Make, list, show, search, check, merge and import vocabularies."
     parser = common.build_parser("vocabulary", summary, _DESCRIPTION, _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
@@ -154,7 +183,15 @@ def _parse(argv: list[str]) -> argparse.Namespace:
             )
         return sub
 
-    add("list", list_shipped, "the vocabularies that are shipped")
+    listed = add("list", list_shipped, "the vocabularies that are shipped")
+    made = add("new", write_new, "make a commented file with one attribute, to be edited")
+    made.add_argument("file", metavar="FILE", help="the file to make, such as garden.toml")
+    common.add_option(made, "--event NAME", "what is observed (the file's name)")
+    common.add_option(made, "--attribute NAME", "what is measured (level)", default="level")
+    common.add_option(made, "--unit UNIT", "its unit, such as °C or m/s (none)", default="")
+    words = "the smallest and the largest value (0 and 100)"
+    common.add_option(made, "--from N", words, type=float, default=0.0, dest="low")
+    common.add_option(made, "--to N", words, type=float, default=100.0, dest="high")
     shown = add("show", show, "a vocabulary, or one event or attribute of it")
     shown.add_argument("word", nargs="?", help="an event or attribute, by any of its names")
     searched = add("search", search, "names, terms and synonyms that contain a text")
@@ -173,9 +210,79 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     for sub in (shown, searched, imported):
         known = "all shipped" if sub is searched else common.DEFAULT_VOCABULARY
         common.add_option(sub, "--vocabulary NAME ...", f"a shipped vocabulary or a file ({known})")
+    for sub in (listed, shown, searched, checked):
+        common.add_option(sub, "--json", "one JSON list")
     for sub in (merged, imported):
         common.add_option(sub, "-o, --output FILE", "write to this file")
     return parser.parse_args(argv)
+
+
+# A new vocabulary --------------------------------------------------------------------------
+
+_NEW = """\
+# A vocabulary: what can be measured, and what people call it. Change anything, then
+#   denwatch vocabulary check {file}
+# Several vocabularies may be used together: events need different numbers and names.
+
+name = "{name}"
+description = "What this is about, in one line"
+
+[event.{event}]
+{number:<33}# 0 to 63; stands on the wire, so keep it once devices use it
+description = "One reading of …"
+
+[event.{event}.attribute.{attribute}]
+bit = 0                          # 0 to 15, another one for each attribute of the event
+{domain:<33}# the smallest and the largest value
+{unit}resolution = 8                   # bits on the wire: 8 (256 steps) or 16
+{about:<33}# how wide "about 30" is
+description = "What it means"
+
+# Words for values. falling = [full until, nothing from]; rising = [nothing until, full from];
+# triangle = [from, peak, to]; trapezoid = [from, full from, full until, to].
+[event.{event}.attribute.{attribute}.terms]
+low = {{ falling = [{a:g}, {b:g}] }}
+medium = {{ trapezoid = [{a:g}, {b:g}, {c:g}, {d:g}] }}
+high = {{ rising = [{c:g}, {d:g}] }}
+
+# A second attribute, with names instead of numbers:
+# [event.{event}.attribute.valve]
+# bit = 1
+# symbols = ["closed", "half_open", "open"]
+# ordered = true                 # so that "at least half_open" means something
+
+# What your organisation calls them besides:
+# [thesaurus.our_team]
+# "wetness" = "{event}.{attribute}"
+"""
+
+
+def write_new(arguments: argparse.Namespace) -> Iterator[Said]:
+    """Write a commented vocabulary of one attribute, and check it."""
+    from denwatch.client.vocabulary import SHIPPED
+    from denwatch.client.vocabulary.loading import parse_vocabulary
+
+    path = Path(arguments.file)
+    if path.exists():
+        raise CommandError(f"{path} exists already; nothing was changed")
+    low, high = arguments.low, arguments.high
+    if not low < high:
+        raise CommandError(f"--from {low:g} --to {high:g}: the first must be smaller", WRONG_USAGE)
+    shipped = [common.load_vocabulary([name]) for name in SHIPPED]
+    used = {event.number for vocabulary in shipped for event in vocabulary.events.values()}
+    name = re.sub(r"\W+", "_", path.stem)
+    a, b, c, d = (low + (high - low) * part for part in (0.2, 0.4, 0.6, 0.8))
+    unit = f"unit = {_write_text(arguments.unit)}\n" if arguments.unit else ""
+    number = next(n for n in range(20, 64) if n not in used)
+    fields = {"file": path, "name": name, "event": arguments.event or name, "unit": unit}
+    fields |= {"attribute": arguments.attribute, "domain": f"domain = [{low:g}, {high:g}]"}
+    fields |= {"number": f"number = {number}", "about": f"about = {(high - low) / 20:g}"}
+    text = _NEW.format(**fields, a=a, b=b, c=c, d=d)
+    parse_vocabulary(text)  # a name or unit that it cannot have is refused before it is written
+    common.write_file(path, text)
+    yield f"made {path}: {arguments.event or name}.{arguments.attribute}, terms low, medium, high"
+    yield f"  denwatch vocabulary check {path}"
+    yield f"  denwatch plot --vocabulary {path} {arguments.attribute} -o {path.stem}.svg"
 
 
 # TOML: the standard library reads it but does not write it -----------------------------------

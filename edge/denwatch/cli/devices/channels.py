@@ -362,6 +362,11 @@ class SourceTable:
                 raise LanguageError.at_span(
                     f'no sensor is called "{name}"', span, f"there are {names}", near
                 )
+            if known.is_written:
+                raise LanguageError.at_span(
+                    f"{name} is described in a file (--sources), and said by its name there",
+                    span,
+                )
             sensor = known
             _check_words(sentence, sensor.words, name)
             for word in sensor.needed.split():
@@ -492,7 +497,7 @@ class SourceTable:
     def _plan_chip(self, sentence: Sentence, attribute: Attribute, sensor: Sensor) -> Found:
         """A chip on an I2C bus whose fields are known."""
         numbers = _read_wires(sentence)
-        bus, address = numbers.get("bus", 0), numbers.get("address", 0x44)
+        bus, address = numbers.get("bus", 0), numbers.get("address", sensor.address)
         name = self._check_name(f"{sensor.kind}-{bus}-{address:02x}", sentence)
         wires = {word: numbers[word] for word in ("clock", "data")}
         entry = {"kind": sensor.kind, "bus": bus, "address": address, **wires}
@@ -538,14 +543,14 @@ class SourceTable:
             meaning = SensorScale(Fraction(1, entry["scales"][field]), unit)
             title = f"{name}, column {columns[field]}"
             return Found(name, entry, field, title, f"the column {columns[field]}", None, meaning)
-        if sensor.kind == "i2c":
+        if not sensor.fields:
             field = sentences.choose_place(
-                sentence, [str(i) for i in range(len(entry["fields"]))], ""
+                sentence, [str(i) for i in range(schema.count_fields(entry))], ""
             )
             return Found(name, entry, field, f"{name}, field {field}", f"field {field} of {name}")
         known = sentences.choose_field(sentence, attribute, sensor)
         number, title = known.number, f"{name}, {known.name}"
-        if sensor.kind == "ds18x20":
+        if sensor.kind in ("ds18x20", "w1"):
             number, count, _ = self._count_sensors(sentence, name)
             if count > entry.get("count", 1):
                 span = sentence.clauses["sensor"].span

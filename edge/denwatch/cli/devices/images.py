@@ -15,12 +15,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from denwatch import protocol, watchdog
 from denwatch.cli.errors import MISSING, CommandError
+from denwatch.watchdog.config import find_source_module
 
 ARCHITECTURES = ("xtensawin", "armv6m", "armv7m", "rv32imc", "x64", "x86")
 # By the number in `sys.implementation._mpy` of a board, bits 10 to 15; a Cortex-M4 or M7 runs what
@@ -43,11 +44,19 @@ _PACKAGES = {
     name: Path(package.__path__[0])
     for name, package in (("protocol", protocol), ("watchdog", watchdog))
 }
-# Not for boards: the kernel where there is no viper, and what tools read.
-_LEFT_OUT = tuple(f"denwatch/watchdog/{name}.py" for name in ("plain", "manifest"))
+# Not for boards: the kernel where there is no viper, what tools read, and CPython's AES.
+SLOTS = "denwatch/watchdog/slots.py"  # is `slots.mpy` on a board: it chooses among the others
+_LEFT_OUT = (
+    *(f"denwatch/watchdog/{name}.py" for name in ("plain", "manifest", "linux", "sources/sysfs")),
+    "denwatch/protocol/aes.py",
+    SLOTS,
+)
+UPDATE = ("update", "trial")  # what updates over the air need, with the slots
+# What a device may go without.
+OPTIONAL = ("doubt", "duty", "portal", "radio", "together", "update")
 # Imported if they are there: what makes uncertain readings exact and fast. The filter alone goes
 # without them, slower, and sends too much rather than too little.
-PARTS = tuple(f"denwatch/watchdog/{name}.py" for name in ("doubt", "together"))
+PARTS = tuple(f"denwatch/watchdog/{name}.py" for name in ("doubt", "together", "interest"))
 _NATIVE = PARTS[:1]  # of them, what is machine code
 
 
@@ -125,20 +134,41 @@ def _run_program(*command: str, failure: str) -> None:
         raise CommandError(f"{failure}: {done.stderr.strip() or done.stdout.strip()}")
 
 
+def list_needless(
+    without: Iterable[str], sources: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[str]:
+    """Return the files that go with parts that are left out, and of sensors that are not there."""
+    names = [name for part in without for name in (UPDATE if part == "update" else (part,))]
+    if sources is not None:
+        used = {find_source_module(entry["kind"]) for entry in sources.values()} | {"__init__"}
+        modules = (_PACKAGES["watchdog"] / "sources").glob("*.py")
+        names += [f"sources/{path.stem}" for path in modules if path.stem not in used]
+    return [f"denwatch/watchdog/{name}.py" for name in names]
+
+
 def build_role(
-    role: str, architecture: str, target: Path, needless: Collection[str] = ()
+    role: str,
+    architecture: str,
+    target: Path,
+    needless: Collection[str] = (),
+    has_fallback: bool = False,
 ) -> dict[str, int]:
     """Compile a role into a folder laid out like a device's `lib/`; the bytes of each file.
 
-    Without an architecture there is no machine code: the kernel is the plain one.
+    Without an architecture there is no machine code: the kernel is the plain one. With a fallback
+    it is there, too, for a board that turns out to be another one.
     """
     names = [name for name in list_role(role) if name not in needless]
+    if role == "full" and not any(name.endswith("/update.py") for name in needless):
+        names.append(SLOTS)
     if not architecture:
         names = [_PLAIN if name == _VIPER else name for name in names if name not in _NATIVE]
+    elif has_fallback:
+        names.append(_PLAIN)
     sources = {name: find_source(name).read_text(encoding="utf-8") for name in names}
     sizes: dict[str, int] = {}
     for name, text in shrink(sources).items():
-        output = target / Path(name).with_suffix(".mpy")
+        output = target / Path("slots.py" if name == SLOTS else name).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
         compile_text(text, Path(name).stem, architecture, output)
         sizes[output.relative_to(target).as_posix()] = output.stat().st_size
@@ -171,9 +201,12 @@ _WORDS = re.compile(r"[a-z]_[a-z]|[a-z][A-Z]")  # several words: no method of Py
 # Modules that no program on a board imports by itself. A source of one's own is handed the board,
 # and calls its `make_adc` and so on.
 _INNER = (
-    *("board", "check", "config", "doubt", "duty", "link", "packets", "rating"),
-    *("seal", "significance", "supervisor", "together", "uplink", "wifi"),
+    *("app", "board", "check", "config", "doubt", "duty", "filter", "link", "packets", "rating"),
+    *("ring", "seal", "significance", "spool", "supervisor", "together", "trial", "update"),
+    *("uplink", "wifi"),
 )
+# ... but for what a program with a filter or a spool of its own uses.
+_OFFERED = ("CapacityError", "FileBlocks", "find_partition", "has_waiting", "note_sleep")
 _INNER_FILES = ("denwatch/protocol/", *(f"denwatch/watchdog/{name}.py" for name in _INNER))
 
 
@@ -226,7 +259,8 @@ def _is_constant(node: ast.Assign) -> bool:
 
 
 class _Stripper(ast.NodeTransformer):
-    """Drops docstrings, annotations, constants' definitions and what is for type checkers."""
+    """Drops docstrings, annotations, constants' definitions, what is for type checkers, and what a
+    function takes by default."""
 
     def generic_visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -247,6 +281,13 @@ class _Stripper(ast.NodeTransformer):
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """Leave out the order of bytes: on boards it is big by default."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("to_bytes", "from_bytes"):
+            node.args = [each for each in node.args if ast.unparse(each) != "'big'"]
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
@@ -379,7 +420,7 @@ def _shorten_names(trees: dict[str, ast.Module]) -> None:
     for name, tree in trees.items():
         definitions = set(_list_definitions(tree))
         if name.startswith(_INNER_FILES):
-            inner |= {each for each in definitions if not each.startswith("make_")}
+            inner |= {each for each in definitions if not each.startswith(("make_", *_OFFERED))}
         else:
             outer |= {each for each in definitions if not _PRIVATE.fullmatch(each)}
         outer.update(_list_texts(tree))  # what may be a name that is looked up

@@ -2,8 +2,9 @@
 
 Of each kind of sensor: fields, size of a step, range and accuracy. The steps are those of
 `watchdog/sources`, the ranges and accuracies those of the makers' data sheets: DS18B20 (Analog
-Devices), DHT11 and AM2302/DHT22 (Aosong), SHT30 (Sensirion, the least exact of its family). Where a
-sheet has one figure and no typical one, both are that figure. Only this file knows sensors.
+Devices), DHT11 and AM2302/DHT22 (Aosong), SHT30 and SCD40 (Sensirion, the least exact of their
+families), BME280 (Bosch). Where a sheet has one figure and no typical one, both are that figure.
+Only this file knows sensors.
 
 `check_config` runs before anything is written, installed or run. It refuses what the device would
 refuse, by the device's own classes, and weak keys. `denwatch watchdog` starts with it, so this file
@@ -13,7 +14,7 @@ imports no vocabulary.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -72,6 +73,8 @@ class Sensor:
     fields: tuple[SensorField, ...] = ()
     rest: int = 0
     is_consumed: bool = False
+    address: int = 0  # of a chip on an I2C bus, unless a sentence says another one
+    is_written: bool = False  # it stands in a file (--sources); a sentence names it and a field
 
     @property
     def words(self) -> frozenset[str]:
@@ -120,17 +123,43 @@ _SHT3X = (
     _measure("humidity", 1, "%", "1/100", (0, 100, "2", "4")),
 )
 
+_CO2 = (400, 1000, "100", "100"), (400, 2000, "150", "150"), (0, 40_000, "2050", "2050")
+_SCD4X_RANGES = (15, 35, "0.8", "0.8"), (-10, 60, "1.5", "1.5")
+_SCD4X = (
+    replace(_measure("co2", 0, "ppm", "1", *_CO2), is_obvious=True),
+    replace(_measure("temperature", 1, "°C", "1/100", *_SCD4X_RANGES), is_obvious=False),
+    _measure("humidity", 2, "%", "1/100", (0, 100, "9", "9")),
+)
+_BME280_RANGES = (0, 65, "0.5", "1"), (-20, 65, "0.5", "1.25"), (-40, 85, "0.5", "1.5")
+_BME280 = (
+    _measure("temperature", 0, "°C", "1/100", *_BME280_RANGES),
+    _measure("pressure", 1, "Pa", "1", (30_000, 110_000, "100", "170")),
+    _measure("humidity", 2, "%", "1/100", (0, 100, "3", "3")),
+)
+_W1 = (_measure("temperature", 0, "°C", "1/1000", *_DS18X20_RANGES),)
+_PULSES = _count("fresh", 1, COUNTS, is_obvious=True), _count("total", 0, COUNTS)
+_MILLIVOLTS = (_count("millivolts", 0, 5000, is_obvious=True),)
+
 SENSORS = {
     sensor.kind: sensor
     for sensor in (
         Sensor("csv", "file column scale in", "", is_consumed=True),
         Sensor("adc", "pin step with", "pin", (_count("count", 0, COUNTS, is_obvious=True),)),
+        Sensor("adc_mv", "pin step with", "pin", _MILLIVOLTS),
         Sensor("gpio", "pin inverted field step with", "pin", _GPIO),
         Sensor("dht11", "pin field", "pin", _DHT11, rest=2000),
         Sensor("dht22", "pin field", "pin", _DHT22, rest=2000),
         Sensor("ds18x20", "pin sensor", "pin", _DS18X20, rest=750, is_consumed=True),
-        Sensor("sht3x", "bus clock data address field", "clock data", _SHT3X),
+        Sensor("sht3x", "bus clock data address field", "clock data", _SHT3X, address=0x44),
+        Sensor("scd4x", "bus clock data address field", "clock data", _SCD4X, 5000, address=0x62),
+        Sensor("bme280", "bus clock data address field", "clock data", _BME280, address=0x76),
+        Sensor("pulses", "pin field step with", "pin", _PULSES, is_consumed=True),
         Sensor("i2c", f"{_BUS} step with", "clock data address register bytes"),
+        Sensor("w1", "sensor", "", _W1, rest=750, is_written=True),
+        Sensor("iio", "field", "", is_written=True),
+        Sensor("sysfs", "field", "", is_written=True),
+        Sensor("nmea", "field", "", is_consumed=True, is_written=True),
+        Sensor("driver", "field", "", is_written=True),
     )
 }
 
@@ -149,7 +178,11 @@ def find_sensor(name: str) -> Sensor | None:
 _WRITTEN = {  # what a source cannot do without
     "csv": ("path", "columns", "scales"),
     "i2c": ("clock", "data", "address", "fields"),
-    "sht3x": ("clock", "data"),
+    **dict.fromkeys(("sht3x", "scd4x", "bme280", "w1"), ()),
+    "iio": ("device", "channels", "scales"),
+    "sysfs": ("paths", "scales"),
+    "nmea": ("port",),
+    "driver": ("module", "class", "fields", "scales"),
 }
 
 
@@ -171,8 +204,37 @@ def check_source(entry: object) -> None:
         are_lists = isinstance(columns, list) and isinstance(scales, list)
         if not are_lists or len(columns) != len(scales) or not all(map(_is_positive, scales)):
             raise ValueError("as many scales as columns, each a whole number above 0")
+    lists = [entry[name] for name in ("channels", "paths") if name in entry]
+    lists += [entry["fields"]] if kind == "driver" else []
+    for names in lists:
+        scales = entry["scales"]
+        is_same = isinstance(names, list) and isinstance(scales, list)
+        if not is_same or not names or len(names) != len(scales):
+            raise ValueError("as many scales as numbers that are read, and at least one")
     if kind == "i2c" and not _are_registers(entry["fields"]):
         raise ValueError("a field is [register, bytes, signed, little-endian, shift]")
+
+
+_LINUX = ("w1", "iio", "sysfs")
+_CHIPS = ("sht3x", "scd4x", "bme280")
+
+
+def check_board(config: Mapping[str, Any]) -> None:
+    """Refuse sources that only a Raspberry Pi has, and chips whose pins a board must know."""
+    for name, entry in config["sources"].items():
+        if entry["kind"] in _LINUX:
+            raise CommandError(f"{name}: {entry['kind']} is Linux's, a board has none")
+        if entry["kind"] in _CHIPS and not {"clock", "data"} <= set(entry):
+            raise CommandError(f"{name}: a board must know the pins clock and data of its bus")
+
+
+_POSITION = 5  # fields of a position
+
+
+def count_fields(entry: Mapping[str, Any]) -> int:
+    """Return how many numbers a source of a file gives, if its kind does not say it."""
+    named = [len(entry[name]) for name in ("fields", "channels", "paths") if name in entry]
+    return named[0] if named else _POSITION
 
 
 def _is_positive(number: object) -> bool:
@@ -210,11 +272,41 @@ def check_config(config: Any) -> None:
             raise CommandError(f"{name} must be {_KINDS[kind]}")
     if len(_read_hex(config["vocabulary"], "vocabulary")) != 8:
         raise CommandError("vocabulary must have 16 hexadecimal digits")
-    check_nodes(config["nodes"])
+    check_nodes(config["nodes"], has_urls="radio" not in config)
     for node in config["nodes"]:
-        _check_transport(node)
+        if "radio" not in config:
+            _check_transport(node)
     _check_events(config)
     _check_options(config)
+
+
+_SAMPLE = {
+    "device": "dog",
+    "vocabulary": "00" * 8,
+    "nodes": [
+        {"name": "n", "url": "mqtt://127.0.0.1:1", "key_id": 1, "key": bytes(range(32)).hex()}
+    ],
+    "spool": {"file": "spool"},
+    "sources": {"s": {"kind": "gpio", "pin": 1}},
+    "events": [
+        {
+            "event": 1,
+            "period": 600_000,
+            "channels": [{"source": "s", "field": 0, "attribute": 0, "low": 0, "high": 1}],
+        }
+    ],
+}
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Refuse fields that cannot replace those of a configuration; null removes one."""
+    if ("sources" in changes) != ("events" in changes):
+        raise CommandError("sources and events are changed together")
+    given = {name: value for name, value in changes.items() if value is not None}
+    for name in _PARTS:
+        if name in changes and name not in given:
+            raise CommandError(f"a device cannot go without {name}")
+    check_config({**_SAMPLE, **given})
 
 
 _COUNTED = {"capacity": 64, "hold": 0, "patience": 1}  # whole numbers, and the least of each
@@ -223,7 +315,7 @@ _PERIOD = 10_000  # ms: below it a deep sleep costs more than it saves
 
 def _check_options(config: Mapping[str, Any]) -> None:
     """Refuse every other field that the device would trip over, and fields that there are not."""
-    known = (*_PARTS, *_COUNTED, "link", "sleep", "battery", "watchdog", "wifi", "clock")
+    known = (*_PARTS, *_COUNTED, "link", "sleep", "battery", "watchdog", "wifi", "clock", "radio")
     for name in config:
         if name not in known:
             raise CommandError(f"there is no field {name} (there are {', '.join(sorted(known))})")
@@ -252,7 +344,35 @@ def _check_options(config: Mapping[str, Any]) -> None:
         texts = [network.get(key) for key in ("name", "password")] if type(network) is dict else []
         if not texts or not all(isinstance(text, str) for text in texts) or not texts[0]:
             raise CommandError("wifi: each network has a name and a password, both texts")
+    if "radio" in config:
+        _check_radio(config["radio"])
+        if sleep:  # the share of the air that was used is not kept over a sleep
+            raise CommandError("sleep: not with a radio")
     _check_spool(config["spool"])
+
+
+_RADIOS = {  # by kind: the fields that it must have, and those that it may have
+    "serial": ((), ("port", "baud")),
+    "espnow": (("gateway",), ("channel",)),
+    "lora": (("chip", "pins", "khz"), ("spreading", "share", "bus")),
+}
+
+
+def _check_radio(radio: object) -> None:
+    if not isinstance(radio, dict) or radio.get("kind") not in _RADIOS:
+        raise CommandError(f"radio must be an object with a kind: {', '.join(_RADIOS)}")
+    needed, others = _RADIOS[radio["kind"]]
+    for name in needed:
+        if name not in radio:
+            raise CommandError(f"radio: {radio['kind']} needs {name}")
+    known = ("kind", *needed, *others)
+    for name in radio:
+        if name not in known:
+            raise CommandError(f"radio: there is no {name} (there are {', '.join(known)})")
+    if "gateway" in radio and len(_read_hex(radio["gateway"], "radio: gateway")) != 6:
+        raise CommandError("radio: gateway has 12 hexadecimal digits")
+    if not 7 <= radio.get("spreading", 7) <= 12 or not 1 <= radio.get("share", 10) <= 1000:
+        raise CommandError("radio: spreading is 7 to 12, share 1 to 1000 (of 1000)")
 
 
 def _check_number(value: object, what: str, least: int = 1) -> None:
@@ -314,8 +434,8 @@ def estimate_life(config: Mapping[str, Any]) -> float:
     return float(blocks * _ERASES * room / bytes_a_second / (365.25 * 86400))
 
 
-def check_nodes(nodes: list[Any]) -> None:
-    """Refuse nodes without an address or a key, or with weak ones."""
+def check_nodes(nodes: list[Any], *, has_urls: bool = True) -> None:
+    """Refuse nodes without an address (unless a bridge knows it) or a key, or with weak ones."""
     if not 1 <= len(nodes) <= _MAX_NODES:
         raise CommandError(f"nodes: there must be 1 to {_MAX_NODES}")
     keys: set[bytes] = set()
@@ -323,7 +443,7 @@ def check_nodes(nodes: list[Any]) -> None:
         if not isinstance(node, dict):
             raise CommandError("nodes: each must be an object")
         name = node.get("name", "a node without a name")
-        if not str(node.get("url", "")).startswith(("mqtt://", "mqtts://")):
+        if has_urls and not str(node.get("url", "")).startswith(("mqtt://", "mqtts://")):
             raise CommandError(f"{name}: the url must be mqtt://host:port or mqtts://host:port")
         key = _read_hex(node.get("key"), f"{name}: key")
         if len(key) < _MIN_KEY or len(set(key)) < _MIN_KEY // 2:

@@ -12,6 +12,7 @@ files; every refusal is a CommandError that says what and where.
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from getpass import getpass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from denwatch.cli.common import load_vocabulary, read_file, refuse, underline
+from denwatch.cli.common import load_vocabulary, need_extra, read_file, refuse, underline
 from denwatch.cli.devices.config import (
     ConfigBuilder,
     ConfigRow,
@@ -167,6 +168,10 @@ def write_watchdog(arguments: argparse.Namespace) -> int:
     wifi = find_wifi(arguments)
     if wifi:
         config["wifi"] = wifi
+    if arguments.radio:
+        config["radio"] = read_radio(arguments.radio)
+        node = config["nodes"][0]  # a bridge knows where it is, and logs in
+        config["nodes"] = [{name: node[name] for name in ("name", "key_id", "key")}]
     check_config(config)
     write_config(output, config)
     print(*describe_rows(builder.rows), sep="\n")
@@ -180,7 +185,19 @@ def write_watchdog(arguments: argparse.Namespace) -> int:
         f"{output}: {config['device']} for {nodes}; {periods}; vocabulary {vocabulary.name} "
         f"{vocabulary.hash[:HASH_DIGITS]}"
     )
+    if arguments.qr:
+        show_code(config)
     return 0
+
+
+def show_code(config: Mapping[str, Any]) -> None:
+    """Print the address of a new board's page with the configuration in it, as a QR code."""
+    with need_extra("console"):
+        import segno
+    text = json.dumps(config, separators=(",", ":"))
+    address = f"http://192.168.4.1/#{base64.urlsafe_b64encode(text.encode()).decode()}"
+    with refuse(segno.DataOverflowError, before="--qr: the configuration is too long for a code: "):
+        segno.make(address, error="l", micro=False).terminal(compact=True)
 
 
 def read_period(text: str) -> int:
@@ -190,6 +207,17 @@ def read_period(text: str) -> int:
         return read_time(amount.value, amount.unit, SourceSpan(0, len(text)))
     except LanguageError as error:
         raise CommandError(f"--every {text}: {error.describe()}", WRONG_USAGE) from None
+
+
+def read_radio(text: str) -> dict[str, Any]:
+    """Return the radio of --radio."""
+    kind, _, port = text.partition(":")
+    if kind == "serial":
+        number = int(port) if port.isdecimal() else port or "usb"
+        return {"kind": kind, "port": number}
+    with refuse(json.JSONDecodeError, before=f"{text}: "):
+        radio: dict[str, Any] = json.loads(read_file(Path(text)))
+    return radio
 
 
 def find_wifi(arguments: argparse.Namespace) -> dict[str, str] | None:
