@@ -26,8 +26,13 @@ _PATIENCE = 600  # s
 
 
 @contextmanager
-def start_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
-    """Yield the address of a master with so many workers of one core and 1 GB each."""
+def start_cluster(
+    folder: Path, workers: int = 2, started: list[subprocess.Popen[bytes]] | None = None
+) -> Iterator[str]:
+    """Yield the address of a master with so many workers of one core and 1 GB each.
+
+    `started` gets the workers' processes.
+    """
     with ExitStack() as stack:
         told = folder / "master.log"
         where = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
@@ -38,13 +43,17 @@ def start_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
             size = ["--cores", "1", "--memory", "1g", "--work-dir", str(home)]
             arguments = [*where, *size, master]
             log = folder / f"worker-{number}.log"
-            stack.enter_context(_run("worker.Worker", arguments, folder, log))
+            worker = stack.enter_context(_run("worker.Worker", arguments, folder, log))
+            if started is not None:
+                started.append(worker)
         _await(told, re.compile(r"Registering worker (\S+)"), workers)
         yield master
 
 
 @contextmanager
-def _run(name: str, arguments: list[str], folder: Path, log: Path) -> Iterator[None]:
+def _run(
+    name: str, arguments: list[str], folder: Path, log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     command = [str(_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
     kept = ("PATH", "JAVA_HOME", "HOME", "LANG", "TMPDIR")
     environment = {key: os.environ[key] for key in kept if key in os.environ}
@@ -53,7 +62,7 @@ def _run(name: str, arguments: list[str], folder: Path, log: Path) -> Iterator[N
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder, env=environment)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(60)

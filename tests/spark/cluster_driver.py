@@ -55,7 +55,7 @@ def make_site(seed: int = 11) -> tuple[list[Note], list[Sub]]:
             rng.choice((FOREVER, begins + rng.randint(1, 1_000))),
             subscription.encode(draw_subscription(rng, rng.random() < 0.7)),
         )
-        for number in range(200)
+        for number in range(220)
     ]
     notes = [
         Note(
@@ -74,11 +74,11 @@ def match_all(
 ) -> dict[str, list[Any]]:
     """Return all matches in order, for each number of partitions."""
     notes, subs = make_site()
-    names = ("subscription_id", "owner", "begins", "ends", "vector")
+    names = ("subscription_id", "subscriber", "begins", "ends", "vector")
     table = pa.table(dict(zip(names, map(list, zip(*subs, strict=True)), strict=True)))
     folder = tempfile.mkdtemp(prefix="denwatch-test-")
     index = build_index(spark, table, folder=folder, limit=limit, max_list=MAX_LIST)
-    schema = "note_id bigint, at bigint, doubt bigint, vector binary"
+    schema = "notification_id bigint, at bigint, doubt bigint, vector binary"
     frame = spark.createDataFrame(notes, schema)
     return {
         f"{len(index.shards)} shards, {parts} parts": sorted(

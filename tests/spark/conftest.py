@@ -12,7 +12,7 @@ _JAVA = "spark.driver.extraJavaOptions"
 # Hundreds of small queries, each run once: planning and compiling them well would take longer than
 # running them badly.
 QUICK = {
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",  # as `analyze` sets it for small logs
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -10,7 +10,7 @@ from denwatch.protocol.matching import match
 
 class Sub(NamedTuple):
     id: int
-    owner: str
+    subscriber: str
     begins: int
     ends: int
     vector: bytes
@@ -27,7 +27,7 @@ Found = tuple[int, int, str, int, int, int]
 
 
 def find_matches(notes: list[Note], subs: list[Sub]) -> set[Found]:
-    """Return (note, subscription, owner, possible, certain, attribute) of all pairs that match."""
+    """Return (note, subscription, subscriber, possible, certain, attribute) of all matches."""
     found: set[Found] = set()
     decoded = [(sub, subscription.decode(sub.vector)) for sub in subs]
     for note in notes:
@@ -39,5 +39,5 @@ def find_matches(notes: list[Note], subs: list[Sub]) -> set[Found]:
             if answer is not None and answer.matched:
                 attribute = asked.predicates[answer.predicate].attribute
                 degrees = answer.possible, answer.certain, attribute
-                found.add((note.id, sub.id, sub.owner, *degrees))
+                found.add((note.id, sub.id, sub.subscriber, *degrees))
     return found

@@ -225,7 +225,7 @@ class Network:
                 return []
         elif topic.startswith(DEVICES):
             device = topic.removeprefix(DEVICES).rpartition("/")[0]
-            self._devices[device][1].receive(topic, publish.payload)
+            self._devices[device][1].receive(topic, publish.payload, self.now)
         return [(sender, Acknowledged(topic, publish.token))] if publish.token else []
 
 
@@ -315,7 +315,7 @@ class Truth(NamedTuple):
     """What became of one notification for one person. Times in seconds after the reading."""
 
     number: int
-    owner: str
+    subscriber: str
     outcome: str
     cause: str | None
     latency: int | None  # until it was delivered

@@ -15,14 +15,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from denwatch.spark.analytics.study import Study
 from denwatch.spark.analytics.timeline import Logs
-from denwatch.spark.report.analysis import save_table
+from denwatch.spark.report.analysis import save_tables
 from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 LATE = 60_000
 QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 COMPARED = (
-    *("outcomes", "matches", "decisions", "causes", "notes", "subscriptions", "contacts"),
+    *("outcomes", "matches", "decisions", "causes", "notifications", "subscriptions", "contacts"),
     *("services", "regions"),
 )
 NUMBERED = ["node", "epoch", "number"]
@@ -108,9 +108,9 @@ class Watch:
         while not self._stopping.wait(0.2):
             for name, key in (
                 ("records", ["kind", *NUMBERED]),
-                ("tables/matches.parquet", ["note_id", "subscription_id"]),
-                ("tables/decisions.parquet", ["note_id", "subscription_id"]),
-                ("tables/outcomes.parquet", ["note_id", "owner"]),
+                ("tables/matches.parquet", ["notification_id", "subscription_id"]),
+                ("tables/decisions.parquet", ["notification_id", "subscription_id"]),
+                ("tables/outcomes.parquet", ["notification_id", "subscriber"]),
             ):
                 # A file that was joined with others is gone for whoever listed it before: the
                 # reader looks again. What it must not see is anything twice.
@@ -154,8 +154,7 @@ def write_batch(spark: SparkSession, logs: Path, folder: Path) -> None:
         study = Study(Logs(lambda kind: kept.read(spark, kind)), late=LATE)
         (folder / "tables").mkdir()
         listed = study.list_tables()
-        for name in COMPARED:
-            save_table(listed[name][1](), folder / "tables", name)
+        save_tables({name: listed[name][1] for name in COMPARED}, folder / "tables")
 
 
 def check_equal(out: Path, batch: Path) -> None:

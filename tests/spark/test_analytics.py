@@ -12,7 +12,7 @@ from denwatch.spark.analytics.costs import count_replicas
 from denwatch.spark.analytics.outcomes import choose_step, judge_outcomes
 from denwatch.spark.analytics.subscriptions import _list_terms
 from denwatch.spark.analytics.timeline import Bound, Logs, Run, solve_clocks
-from denwatch.spark.analytics.what_if import recommend
+from denwatch.spark.analytics.what_if import Evidence, advise
 from denwatch.spark.source import build_schema
 from pyspark.sql import DataFrame, SparkSession
 
@@ -124,7 +124,7 @@ def test_each_cause_follows_from_what_the_logs_say(spark: SparkSession) -> None:
     for number, case in enumerate(CASES):
         facts = case.facts
         notes.append((number, "a", AT))
-        record = {"node": "n", "epoch": 1, "number": number, "note": number, "owner": "x"}
+        record = {"node": "n", "epoch": 1, "number": number, "note": number, "subscriber": "x"}
         if case.outcome != "wrong":
             until, gone = facts.get("until"), facts.get("withdrawn")
             pairs.append((number, "x", "a", AT, AT, 255, until, gone))
@@ -153,19 +153,19 @@ def test_each_cause_follows_from_what_the_logs_say(spark: SparkSession) -> None:
     frames = (
         spark.createDataFrame(
             pairs,
-            "note_id bigint, owner string, origin string, born bigint, at bigint, degree int, "
-            "until bigint, withdrawn bigint",
+            "notification_id bigint, subscriber string, origin string, born bigint, at bigint, "
+            "degree int, until bigint, withdrawn bigint",
         ),
         spark.createDataFrame(
             oracle,
-            "note_id bigint, owner string, best bigint, best_node string, awaited string, "
-            "open_best bigint, is_present boolean",
+            "notification_id bigint, subscriber string, best bigint, best_node string, "
+            "awaited string, open_best bigint, is_present boolean",
         ),
         make_logs(spark, kinds),
-        spark.createDataFrame(notes, "note_id bigint, origin string, at bigint"),
+        spark.createDataFrame(notes, "notification_id bigint, origin string, at bigint"),
         spark.createDataFrame(windows, "subscription_id bigint, begins bigint, ends bigint"),
     )
-    found = {row["note_id"]: row for row in judge_outcomes(*frames, late=60).collect()}
+    found = {row["notification_id"]: row for row in judge_outcomes(*frames, late=60).collect()}
     told = [(found[n]["outcome"], found[n]["cause"]) for n in range(len(CASES))]
     assert told == [(case.outcome, case.cause) for case in CASES]
     assert any(row["is_deliberate"] for row in found.values())
@@ -177,7 +177,7 @@ def test_each_cause_follows_from_what_the_logs_say(spark: SparkSession) -> None:
 
 
 def test_what_is_delivered_twice_is_wrong_once(spark: SparkSession) -> None:
-    base = {"epoch": 1, "note": 5, "owner": "x", "subscriptions": [1]}
+    base = {"epoch": 1, "note": 5, "subscriber": "x", "subscriptions": [1]}
     logs = make_logs(
         spark,
         {
@@ -189,15 +189,17 @@ def test_what_is_delivered_twice_is_wrong_once(spark: SparkSession) -> None:
     )
     pairs = spark.createDataFrame(
         [(5, "x", "a", AT, AT, 255, None, None)],
-        "note_id bigint, owner string, origin string, born bigint, at bigint, degree int, "
-        "until bigint, withdrawn bigint",
+        "notification_id bigint, subscriber string, origin string, born bigint, at bigint, "
+        "degree int, until bigint, withdrawn bigint",
     )
     oracle = spark.createDataFrame(
         [(5, "x", AT, "n", "nothing", AT, True)],
-        "note_id bigint, owner string, best bigint, best_node string, awaited string, "
+        "notification_id bigint, subscriber string, best bigint, best_node string, awaited string, "
         "open_best bigint, is_present boolean",
     )
-    notes = spark.createDataFrame([(5, "a", AT)], "note_id bigint, origin string, at bigint")
+    notes = spark.createDataFrame(
+        [(5, "a", AT)], "notification_id bigint, origin string, at bigint"
+    )
     windows = spark.createDataFrame(
         [(1, 0, 900)], "subscription_id bigint, begins bigint, ends bigint"
     )
@@ -211,9 +213,11 @@ def test_what_is_delivered_twice_is_wrong_once(spark: SparkSession) -> None:
 
 def test_replicas_are_counted_at_moments(spark: SparkSession) -> None:
     rows = [(1, "a", 0, 25), (1, "b", 10, None), (2, "a", 20, 30)]
-    copies = spark.createDataFrame(rows, "note_id bigint, node string, begin bigint, end bigint")
+    copies = spark.createDataFrame(
+        rows, "notification_id bigint, node string, begin bigint, end bigint"
+    )
     found = count_replicas(copies, 0, 40, 10).collect()
-    told = [(r["time"], r["notes"], r["copies"], r["most"], r["mean"]) for r in found]
+    told = [(r["time"], r["notifications"], r["copies"], r["most"], r["mean"]) for r in found]
     assert told == [
         (0, 1, 1, 1, 1.0),
         (10, 1, 2, 2, 2.0),
@@ -226,31 +230,76 @@ def test_replicas_are_counted_at_moments(spark: SparkSession) -> None:
 # Advice ---------------------------------------------------------------------------------------
 
 
-def make_comparison(*rows: tuple[str, int, int, int]) -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=["strategy", "delivered", "p90_ms", "relays"])
-    table["ratio"] = table["delivered"] / 100
-    table["copies_per_delivery"] = table["relays"] / table["delivered"]
-    return table
+def make_blocks(*rows: tuple[str, float, int, int]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What strategies do with 200 pairs: (name, share, p90_ms, relays), evenly over 40 blocks."""
+    made = []
+    for name, share, p90, relays in rows:
+        for block in [None, *range(40)]:
+            wanted = 200 if block is None else 5
+            facts = {"strategy": name, "block": block, "wanted": wanted, "p90_ms": p90}
+            delivered = round(share * 200)
+            if block is not None:  # 1 in each block, and the rest in the first ones
+                delivered = delivered // 40 + (block < delivered % 40)
+            part = relays if block is None else relays // 40
+            made.append(facts | {"delivered": delivered, "relays": part, "bytes": 100 * part})
+    table = pd.DataFrame(made)
+    table["ratio"] = table["delivered"] / table["wanted"]
+    table["copies_per_delivery"] = table["relays"] / table["delivered"].clip(lower=1)
+    is_whole = table["block"].isna()
+    return table[is_whole].drop(columns="block"), table[~is_whole]
 
 
-def test_the_cheapest_that_delivers_enough_soon_enough_is_recommended() -> None:
-    table = make_comparison(
-        ("direct", 60, 50_000, 40),
-        ("spray:4", 97, 90_000, 200),
-        ("spray:8", 98, 40_000, 300),
-        ("utility:8", 98, 39_000, 280),
-        ("epidemic", 98, 38_000, 2_000),
+COMPARED = make_blocks(
+    ("direct", 0.6, 50_000, 40),
+    ("spray:4", 0.97, 90_000, 200),
+    ("spray:8", 0.98, 40_000, 300),
+    ("utility:8", 0.98, 39_000, 280),
+    ("epidemic", 0.98, 38_000, 2_000),
+)
+HOURS = 3 * 3_600_000
+
+
+def test_the_cheapest_that_delivers_enough_soon_enough_is_advised() -> None:
+    advice = advise(*COMPARED, Evidence("epidemic", 200, 190, HOURS))
+    assert advice.best == "utility:8"
+    assert (
+        "You use epidemic; utility:8 would give +0 deliveries (±0) of 200 for -0.2 MB"
+        in advice.text
     )
-    name, why = recommend(table, "epidemic")
-    assert name == "utility:8"
-    assert "98.0%" in why
-    assert "epidemic takes 20.41" in why
+    assert "delivers 98.0%, the logs say 95.0%: it is wrong by 3.0%" in advice.text
+
+
+def test_more_deliveries_are_advised_with_their_interval() -> None:
+    advice = advise(*COMPARED, Evidence("direct", 200, 120, HOURS))
+    assert advice.best == "utility:8"
+    assert "would give +76 deliveries" in advice.text
+    row = advice.table.set_index("strategy").loc["utility:8"]
+    assert 0 < row["gain_low"] < row["gain"] < row["gain_high"]
+
+
+def test_a_gain_within_the_error_of_the_replay_is_not_advised() -> None:
+    advice = advise(*COMPARED, Evidence("spray:4", 200, 120, HOURS))
+    assert advice.best == "spray:4"
+    assert advice.text.startswith("Stay with spray:4.")
+    assert "wrong by 37.0%" in advice.text
+
+
+@pytest.mark.parametrize(("expected", "span"), [(99, HOURS), (200, 67_000)])
+def test_little_evidence_is_none(expected: int, span: int) -> None:
+    advice = advise(*COMPARED, Evidence("epidemic", expected, expected, span))
+    assert advice.best == ""
+    assert advice.text.startswith("No advice:")
+
+
+def test_fair_weather_does_not_speak_for_fewer_copies() -> None:
+    fair = make_blocks(("direct", 1.0, 1_000, 10), ("spray:8", 1.0, 90_000, 300))
+    assert advise(*fair, Evidence("spray:8", 200, 200, HOURS)).best == ""
 
 
 def test_without_anything_to_deliver_there_is_no_advice() -> None:
-    name, why = recommend(make_comparison(("direct", 0, 0, 0)))
-    assert name == ""
-    assert "nothing to compare" in why
+    advice = advise(*make_blocks(("direct", 0, 0, 0)), Evidence("", 0, 0, HOURS))
+    assert advice.best == ""
+    assert "nothing to compare" in advice.text
 
 
 # Words ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
@@ -100,20 +101,39 @@ def test_nothing_is_said_and_nothing_is_left_behind(told: Told) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_analysis_is_the_same_on_a_cluster(tmp_path: Path) -> None:
+def test_an_analysis_loses_a_worker_and_ends_with_the_same_tables(tmp_path: Path) -> None:
     run_script(tmp_path / "logs")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "denwatch.cli", "analyze", str(tmp_path / "logs"), "--out"]
-    with start_cluster(tmp_path) as master:
-        for out, place in (("here", "local[2]"), ("there", master)):
-            subprocess.run(
-                [*command, str(tmp_path / out), "--master", place],
-                cwd=tmp_path,
-                env=environment,
-                check=True,
-            )
+    here = [*command, str(tmp_path / "here"), "--master", "local[2]"]
+    subprocess.run(here, cwd=tmp_path, env=environment, check=True)
+    workers: list[subprocess.Popen[bytes]] = []
+    with start_cluster(tmp_path, 2, workers) as master:
+        running = subprocess.Popen(
+            [*command, str(tmp_path / "there"), "--master", master],
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert running.stderr is not None
+        told = []
+        for line in running.stderr:
+            told.append(line)
+            if " 2/4 computing " in line:  # the first table is written, others are to come
+                workers[0].kill()  # its executor ends with it
+        assert running.wait() == 0, "".join(told)
+        assert workers[0].wait() != 0
     names = {path.name for path in (tmp_path / "here" / "tables").glob("*.csv")}
     assert {"headline.csv", "causes.csv", "regions.csv"} <= names
     for name in names:
-        here, there = ((tmp_path / out / "tables" / name).read_text() for out in ("here", "there"))
-        assert sorted(here.splitlines()) == sorted(there.splitlines()), name
+        texts = ((tmp_path / out / "tables" / name).read_text() for out in ("here", "there"))
+        first, second = (sorted(text.splitlines()) for text in texts)
+        assert first == second, name
+    for name in ("outcomes", "matches", "decisions"):
+        frames = (
+            pd.read_parquet(tmp_path / out / "tables" / f"{name}.parquet")
+            for out in ("here", "there")
+        )
+        rows = [sorted(map(repr, frame.to_numpy().tolist())) for frame in frames]
+        assert rows[0] == rows[1], name

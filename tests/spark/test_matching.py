@@ -56,7 +56,12 @@ def draw_subscription(rng: random.Random, is_plain: bool) -> SubscriptionVector:
         predicates.append(Predicate(name, low, high, gamma, gamma, negated))
     kind = MIN if is_plain else rng.randint(0, 5)
     certain = 0 if is_plain else rng.choice((0, 90))
-    return SubscriptionVector(rng.randint(0, 3), predicates, kind, rng.randint(60, 220), certain)
+    dice = random.Random(repr(predicates))  # what is drawn besides leaves the rest as it was
+    codes = bytes(dice.choice((0, 20, 60)) for _ in names) if dice.random() < 0.3 else b""
+    return SubscriptionVector(
+        *(rng.randint(0, 3), predicates, kind, rng.randint(60, 220), certain),
+        restrictors=codes if any(codes) else b"",
+    )
 
 
 def draw_note(rng: random.Random, is_exact: bool) -> NotificationVector:
@@ -69,6 +74,9 @@ def draw_note(rng: random.Random, is_exact: bool) -> NotificationVector:
         if not is_exact and rng.random() < 0.4:
             points = sorted(rng.randint(0, top) for _ in range(4))
         readings.append(Reading(name, (points[0], points[1], points[2], points[3]), wide))
+    dice = random.Random(repr(readings))
+    for reading in readings[1:] if dice.random() < 0.2 else ():
+        reading.age = dice.choice((0, 10, 20, 50))
     return NotificationVector(rng.randint(0, 3), readings)
 
 
@@ -101,13 +109,15 @@ def site() -> tuple[list[Note], list[Sub]]:
 
 
 def make_index(spark: SparkSession, subs: list[Sub], folder: Path, **options: int) -> SharedIndex:
-    names = ("subscription_id", "owner", "begins", "ends", "vector")
+    names = ("subscription_id", "subscriber", "begins", "ends", "vector")
     table = pa.table(dict(zip(names, map(list, zip(*subs, strict=True)), strict=True)))
     return build_index(spark, table, folder=folder, **options)  # type: ignore[arg-type]
 
 
 def make_frame(spark: SparkSession, notes: list[Note]) -> DataFrame:
-    return spark.createDataFrame(notes, "note_id bigint, at bigint, doubt bigint, vector binary")
+    return spark.createDataFrame(
+        notes, "notification_id bigint, at bigint, doubt bigint, vector binary"
+    )
 
 
 def collect(matches: DataFrame) -> set[tuple[Any, ...]]:
@@ -141,7 +151,7 @@ def test_it_equals_the_oracle_for_any_partitioning(
 
 def write_files(folder: Path, notes: list[Note], rows: int) -> list[Path]:
     """Write notifications into three files with row groups of so many rows; return where."""
-    names = ("note_id", "at", "doubt", "vector")
+    names = ("notification_id", "at", "doubt", "vector")
     columns = dict(zip(names, map(list, zip(*notes, strict=True)), strict=True))
     table = pa.table(columns | {"other": [1] * len(notes)})
     folder.mkdir()
@@ -166,9 +176,11 @@ def test_files_that_workers_read_give_the_same(
     assert collect(match_files(spark, [tmp_path / "files"], whole)) == wanted
     assert collect(match_files(spark, files, whole, tasks=1)) == wanted
     assert collect(match_files(spark, files, cut, tasks=2)) == wanted
-    fewer = match_files(spark, files, whole, ("possible", "subscription_id", "note_id"))
+    fewer = match_files(spark, files, whole, ("possible", "subscription_id", "notification_id"))
     assert collect(fewer) == {(row[3], row[1], row[0]) for row in wanted}
-    same = match_notes(make_frame(spark, notes), whole, ("possible", "subscription_id", "note_id"))
+    same = match_notes(
+        make_frame(spark, notes), whole, ("possible", "subscription_id", "notification_id")
+    )
     assert collect(same) == collect(fewer)
     assert not collect(match_files(spark, [], whole))
 
@@ -256,7 +268,7 @@ def test_vocabularies_and_typed_content(spark: SparkSession, tmp_path: Path) -> 
     table = pa.table(
         {
             "subscription_id": [1, 2, 3],
-            "owner": ["a", "b", "c"],
+            "subscriber": ["a", "b", "c"],
             "begins": [0, 0, NOW + 1],
             "ends": [FOREVER] * 3,
             "language": [0, 1, 1],
@@ -269,14 +281,15 @@ def test_vocabularies_and_typed_content(spark: SparkSession, tmp_path: Path) -> 
     rows = [(7, own, "wd7"), (8, own, "x"), (9, foreign, "wd7"), (10, unknown, "wd7")]
     notes = spark.createDataFrame(
         [(note, NOW, 0, vector, vocabulary, device) for note, vocabulary, device in rows],
-        "note_id bigint, at bigint, doubt bigint, vector binary, vocabulary binary, device string",
+        "notification_id bigint, at bigint, doubt bigint, vector binary, vocabulary binary, "
+        "device string",
     )
     found = collect(match_notes(notes, index))
     # Of a vocabulary that nobody logged, nothing is held against a note.
     assert {row[:3] for row in found} == {(7, 1, "a"), (8, 1, "a"), (10, 1, "a"), (7, 2, "b")}
     notes.write.parquet(str(tmp_path / "notes"))
     assert collect(match_files(spark, [tmp_path / "notes"], index)) == found
-    pairs = collect(match_notes(notes, index, ("subscription_id", "note_id")))
+    pairs = collect(match_notes(notes, index, ("subscription_id", "notification_id")))
     assert pairs == {(row[1], row[0]) for row in found}
 
 

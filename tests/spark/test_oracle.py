@@ -12,6 +12,7 @@ from denwatch.spark.analytics.contacts import (
     Stay,
     find_earliest,
     find_meeting,
+    share_contacts,
 )
 from denwatch.spark.analytics.what_if import Carried, World, list_places, make_strategy, replay
 from hypothesis import given, settings
@@ -187,21 +188,24 @@ def test_on_spark_the_oracle_is_the_same_for_any_partitioning(spark: SparkSessio
     stays = {f"s{n}": make_stays(rng) for n in range(5)}
     rows, expected = [], {}
     for number in range(40):
-        owner, origin, home = rng.choice(list(stays)), rng.choice(NODES), rng.choice(NODES)
+        subscriber, origin, home = rng.choice(list(stays)), rng.choice(NODES), rng.choice(NODES)
         born, begins = rng.randrange(10), rng.randrange(10)
         until = rng.choice([None, rng.randrange(LAST)])
-        rows.append((number, owner, origin, born, until, [(home, begins)]))
+        rows.append((number, subscriber, origin, born, until, [(home, begins)]))
         floods = flood(contacts, origin, born), flood(contacts, home, begins)
         limit = LAST if until is None else until - 1
         expected[number] = (
-            step_to_meeting(*floods, stays[owner], limit),
-            step_to_meeting(*floods, stays[owner], LAST),
+            step_to_meeting(*floods, stays[subscriber], limit),
+            step_to_meeting(*floods, stays[subscriber], LAST),
         )
     schema = (
-        "note_id bigint, owner string, origin string, born bigint, until bigint, "
+        "notification_id bigint, subscriber string, origin string, born bigint, until bigint, "
         "asked array<struct<origin: string, begins: bigint>>"
     )
     pairs = spark.createDataFrame(rows, schema)
+    shared = share_contacts(spark, contacts, stays, {}, LAST)
     for parts in (1, 5):
-        found = find_earliest(pairs.repartition(parts), contacts, stays, LAST).collect()
-        assert {row["note_id"]: (row["best"], row["open_best"]) for row in found} == expected
+        found = find_earliest(pairs.repartition(parts), shared).collect()
+        assert {
+            row["notification_id"]: (row["best"], row["open_best"]) for row in found
+        } == expected

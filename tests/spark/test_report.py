@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
 import json
 import re
@@ -18,7 +20,7 @@ from denwatch.cli import spark as commands
 from denwatch.cli.errors import CommandError
 from denwatch.spark.report import EmptyLogsError, Report, analyze
 from denwatch.spark.report import pictures as draw
-from denwatch.spark.report.page import Picture, ReportPage, write_page, write_table
+from denwatch.spark.report.page import Picture, ReportPage, show_table, write_page, write_table
 from denwatch.spark.report.svg import (
     AxisScale,
     choose_spans,
@@ -72,7 +74,10 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def test_the_page_stands_alone(done: Done) -> None:
     html = done.report.page.read_text(encoding="utf-8")
     assert set(re.findall(r'<figure id="(\w+)"', html)) == PICTURES
-    assert "<script" not in html
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in html
+    assert html.count("<script") == 1
     links = re.findall(r'(?:src|href|action|data)="([^"]*)"', html)
     assert links == ["data:,"]
     assert "@import" not in html
@@ -107,7 +112,7 @@ def test_each_picture_has_its_table_beside_it(done: Done) -> None:
         "hit": 4,
         "wrong": 1,
     }
-    assert outcomes["note_id"].str.fullmatch("[0-9a-f]{16}").all()
+    assert outcomes["notification_id"].str.fullmatch("[0-9a-f]{16}").all()
 
 
 def test_a_second_run_says_the_same(done: Done, spark: SparkSession) -> None:
@@ -154,6 +159,18 @@ def test_a_browser_shows_every_picture_and_asks_for_nothing(done: Done) -> None:
                     assert marks > 0, f"{name} shows nothing"
                     assert is_inside, f"{name} draws outside its frame"
                     assert fits, f"{name} is wider than its frame"
+                hidden = "tbody tr:not([hidden])"
+                assert page.locator(f"#failures {hidden}").count() == 12
+                page.fill("#filter", "missed PARTITION")
+                shown_rows = page.locator(f"#failures {hidden}").all_inner_texts()
+                assert shown_rows
+                assert all("missed" in row and "partition" in row for row in shown_rows)
+                page.click("#causes summary")
+                page.click("#causes tr[data-filter^='late']")
+                shown_rows = page.locator(f"#failures {hidden}").all_inner_texts()
+                assert shown_rows
+                assert all("late" in row for row in shown_rows)
+                assert page.locator("#told").inner_text() == f"{len(shown_rows)} of 12"
                 page.close()
         finally:
             browser.close()
@@ -169,6 +186,20 @@ def test_texts_of_the_logs_stay_texts() -> None:
     html = write_page(page) + write_table([evil], [[evil]], 1)
     assert "<img" not in html
     assert "&lt;img" in html
+
+
+def test_people_read_times_spans_and_shares() -> None:
+    rows = [("n1", 1_790_000_000_000, 90_000.0, 0.25, 12_345), ("n2", None, None, None, 7)]
+    table = pd.DataFrame(rows, columns=["node", "at", "p95_ms", "share", "bytes"])
+    html = show_table(table)
+    cells = [re.findall(r"<td.*?>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", html)]
+    assert cells[1:] == [
+        ["n1", "2026-09-21 14:13:20", "1.5 min", "25.0%", "12,345"],
+        ["n2", "", "", "", "7"],
+    ]
+    heads = re.findall(r"<th( [^>]*)?>(.*?)</th>", html)
+    assert [name for mark, name in heads if mark] == ["p95", "share", "bytes"]
+    assert len(heads) == 5
 
 
 # Pictures -------------------------------------------------------------------------------------
@@ -284,7 +315,7 @@ def test_sql_answers_from_views_and_records(done: Done, capsys: pytest.CaptureFi
 @pytest.mark.usefixtures("shared")
 def test_a_report_answers_from_its_tables(done: Done, capsys: pytest.CaptureFixture[str]) -> None:
     out = done.report.page.parent
-    query = "select owner, outcome, cause, count(*) from outcomes group by all order by all"
+    query = "select subscriber, outcome, cause, count(*) from outcomes group by all order by all"
     assert ask(capsys, str(out), query) == ask(capsys, str(done.logs), query)
     of_records = "select device, degree, at from log_note order by all"
     assert ask(capsys, str(out), of_records) == ask(capsys, str(done.logs), of_records)
@@ -323,3 +354,18 @@ def test_sql_lists_its_views_and_refuses_all_but_queries(
         commands.run_sql([str(done.logs), "--query", "drop view outcomes"])
     with pytest.raises(CommandError, match="nothere"):
         commands.run_sql([str(done.logs), "select * from nothere"])
+
+
+def test_many_nodes_are_a_matrix() -> None:
+    nodes = {f"node{n:02d}": 1.0 for n in range(50)}
+    links = pd.DataFrame(
+        [("node00", "node49", 3, 60_000, 9), ("node01", "node02", 1, 30_000, 2)],
+        columns=["first", "second", "contacts", "up_ms", "notifications"],
+    )
+    drawn = draw.draw_graph(links, nodes)
+    assert drawn.count("<rect") == 4
+    assert "<circle" not in drawn
+    assert "node00 and node49: 3 contacts, 1 min, 9 notifications" in drawn
+    assert all(name in drawn for name in nodes)
+    most = draw.draw_graph(links, {f"node{n:03d}": 1.0 for n in range(200)} | nodes)
+    assert "120 of 250 nodes" in most

@@ -286,7 +286,7 @@ def test_from_logs_to_recommendations(
         return bytearray(subscription.encode(made))
 
     columns = (
-        "subscription_id bigint, owner string, words string, origin string, begins bigint,"
+        "subscription_id bigint, subscriber string, words string, origin string, begins bigint,"
         " ends bigint, language int, vocabulary binary, vector binary"
     )
     rows = [
@@ -317,3 +317,7 @@ def test_from_logs_to_recommendations(
         for row in sum_regions(services, told).collect()
     }
     assert sums == {"north": (2, 1, 1, 0, 0), "south": (1, 2, 0, 1, 1)}
+    # Where the node was shut down in order nobody is called unserved.
+    ended = spark.createDataFrame([("south",)], "region string")
+    judged = {row.region: row for row in sum_regions(services, told, ended).collect()}
+    assert (judged["south"].unserved, judged["south"].unjudged) == (0, 1)

@@ -17,7 +17,9 @@ from denwatch.spark.stream import versions as versions_module
 from denwatch.spark.stream.engine import StreamEngine, StreamSettings
 from denwatch.spark.stream.matching import StreamMatcher
 from denwatch.spark.stream.versions import VersionError, Versions
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.logs import make_blocks, write_segment
 from tests.spark.scripted_run import run_script
@@ -102,6 +104,36 @@ def test_a_batch_that_was_in_the_tables_is_left_out_when_it_comes_again(
     (out / "current").unlink()
     with pytest.raises(VersionError, match="not the tables made with it"):
         follow(session, tmp_path / "logs", out, QUIET)
+
+
+def test_a_worker_that_cannot_connect_is_started_again(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark waits ten seconds for a Python process; on a busy machine that is not enough."""
+    write_segment(tmp_path / "logs", make_blocks(1, 4))
+    told: list[str] = []
+    engine = StreamEngine(session, [tmp_path / "logs"], tmp_path / "out", QUIET, tell=told.append)
+    start = engine._start
+    failures = ["Python worker failed to connect back.", "[CANNOT_OPEN_SOCKET] Can not open socket"]
+
+    def start_late(once: bool) -> StreamingQuery:
+        if failures:
+            raise StreamingQueryException(failures.pop(0))
+        return start(once)
+
+    monkeypatch.setattr(engine_module, "_POLL", 0.01)
+    monkeypatch.setattr(engine, "_start", start_late)
+    try:
+        assert engine.run(once=True)["records"] == {"attach": 4}
+        assert [line for line in told if "starting again" in line] == [
+            "Python worker failed to connect back.; starting again",
+            "[CANNOT_OPEN_SOCKET] Can not open socket; starting again",
+        ]
+        failures.append("something else")
+        with pytest.raises(VersionError, match="something else"):
+            engine.run(once=True)
+    finally:
+        engine.close()
 
 
 def test_a_crash_at_any_step_of_a_batch_changes_nothing(

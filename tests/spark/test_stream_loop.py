@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from denwatch.cli import main
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot, Item
-from denwatch.spark.source.decoding import write_map
+from denwatch.spark.source.decoding import name_column, write_map
 from denwatch.spark.stream.engine import StreamEngine, StreamSettings
 from denwatch.spark.stream.operator_link import OperatorLink, read_subscription, split_frames
 from pyspark.sql import SparkSession
@@ -122,8 +122,8 @@ def test_a_subscription_is_rebuilt_from_the_log_as_it_was_signed(words: str) -> 
     world.ask("medic7", words)
     (made,) = world.item_store.iterate(world.store, SUBSCRIPTION)
     (logged,) = world.find_logs("subscribe")
-    row = {**logged, "options": write_map(logged["options"])}
-    assert read_subscription(row) == made
+    row = {name_column(field): value for field, value in logged.items()}
+    assert read_subscription({**row, "options": write_map(logged["options"])}) == made
 
 
 def test_items_go_in_frames_that_a_node_takes() -> None:

@@ -33,11 +33,11 @@ def make_steps() -> list[Step]:
     """North reads; south is met after 30 s and gets it 2 s later; the medic comes at 50 s."""
     return [
         Step(100, "north", "note", NOTE),
-        Step(100, "north", "match", {"owner": "medic7", "possible": 255, "certain": 51}),
+        Step(100, "north", "match", {"subscriber": "medic7", "possible": 255, "certain": 51}),
         Step(32_000, "south", "note", NOTE | {"source": "north"}),
         Step(32_100, "north", "transfer", {"peer": "south", "is_out": True, "bytes": 200}),
-        Step(50_000, "south", "send", {"owner": "medic7", "attempt": 1}),
-        Step(50_200, "south", "deliver", {"owner": "medic7"}),
+        Step(50_000, "south", "send", {"subscriber": "medic7", "attempt": 1}),
+        Step(50_200, "south", "deliver", {"subscriber": "medic7"}),
     ]
 
 
@@ -115,9 +115,9 @@ def test_every_delivery_of_a_run_is_in_its_notifications_trace(
 ) -> None:
     delivered = read_kind(spark, [folder], "deliver").collect()
     note = max(delivered, key=lambda row: row["time"])["note"]
-    expected = {(row["node"], row["owner"]) for row in delivered if row["note"] == note}
+    expected = {(row["node"], row["subscriber"]) for row in delivered if row["note"] == note}
     steps = trace_notification(logs, note)
-    assert {(s.node, s.fields["owner"]) for s in steps if s.kind == "deliver"} == expected
+    assert {(s.node, s.fields["subscriber"]) for s in steps if s.kind == "deliver"} == expected
     assert steps[0].kind == "note"
     assert steps == sorted(steps, key=lambda step: step.time)
     sent = [s for s in steps if s.kind == "transfer" and s.fields["is_out"]]

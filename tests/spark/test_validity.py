@@ -39,14 +39,14 @@ class NodeClock:
 def ask_node(sub: tuple[Any, ...], note: tuple[Any, ...]) -> bool:
     """Ask the node's own function."""
     id_, origin, run, begins, ends = sub
-    note_id, note_origin, note_run, at, doubt = note
+    id, note_origin, note_run, at, doubt = note
     registry = SimpleNamespace(clock=NodeClock(), vocabularies=None)
     asked = SimpleNamespace(
         dot=Dot(origin, run, id_), run=(origin, run), created=begins,
         expires=0 if ends == FOREVER else ends, vocabulary=b"", event=0, features=1,
     )  # fmt: skip
     read = SimpleNamespace(
-        dot=Dot(note_origin, note_run, note_id), run=(note_origin, note_run), at=at, doubt=doubt,
+        dot=Dot(note_origin, note_run, id), run=(note_origin, note_run), at=at, doubt=doubt,
         vocabulary=b"",
     )  # fmt: skip
     return Subscriptions.is_valid(cast(Any, registry), cast(Any, asked), cast(Any, read), now=0)
@@ -66,13 +66,13 @@ def test_widening_and_keeping_is_the_rule_of_the_node(spark: SparkSession) -> No
         subs, "subscription_id bigint, origin string, run bigint, begins bigint, ends bigint"
     )
     read = spark.createDataFrame(
-        notes, "note_id bigint, origin string, run bigint, at bigint, doubt bigint"
+        notes, "notification_id bigint, origin string, run bigint, at bigint, doubt bigint"
     )
     wide = widen_windows(windows, CLOCKS).drop("origin", "run")
     early = widen_notes(read, CLOCKS).drop("origin", "run")
     # What matching does with times; all vectors match here.
     matches = early.crossJoin(wide).where("begins - doubt <= at and at < ends")
-    found = keep_valid(matches.select("note_id", "subscription_id"), read, windows)
+    found = keep_valid(matches.select("notification_id", "subscription_id"), read, windows)
     wanted = {(note[0], sub[0]) for note in notes for sub in subs if ask_node(sub, note)}
     assert {tuple(row) for row in found.collect()} == wanted
     exact = {
@@ -94,13 +94,15 @@ def test_the_doubt_of_clocks_is_what_transfers_leave_open() -> None:
 def test_a_site_with_hundreds_of_runs_is_planned_and_corrected(spark: SparkSession) -> None:
     runs = [(f"node-{n // 10}", n % 10 + 1) for n in range(700)]
     clocks = {run: RunClock(n + 1, 2 * n + 1) for n, run in enumerate(runs)}
-    columns = "note_id bigint, origin string, run bigint, at bigint, doubt bigint, expires bigint"
+    columns = (
+        "notification_id bigint, origin string, run bigint, at bigint, doubt bigint, expires bigint"
+    )
     rows = [(n, *run, 10_000, 5, 0 if n % 2 else 20_000) for n, run in enumerate(runs)]
     rows.append((700, "elsewhere", 1, 10_000, 5, 20_000))  # nothing is known of its clock
     notes = correct_times(spark.createDataFrame(rows, columns), clocks, (), ("at", "expires"))
     wide = widen_notes(notes, clocks)
     assert wide.columns == notes.columns == [word.split()[0] for word in columns.split(", ")]
-    found = {row["note_id"]: row for row in wide.collect()}
+    found = {row["notification_id"]: row for row in wide.collect()}
     for n in (0, 1, 699):
         at, doubt = 10_000 - (n + 1), 2 * n + 1
         expires = 0 if n % 2 else 20_000 - (n + 1)

@@ -27,6 +27,8 @@ def notes(draw: st.DrawFn) -> NotificationVector:
         drawn = st.lists(st.integers(0, top), min_size=4, max_size=4)
         points = sorted(draw(drawn)) if many else [draw(st.integers(0, top))] * 4
         readings.append(Reading(name, (points[0], points[1], points[2], points[3]), wide))
+    for reading in readings[1:] if draw(st.booleans()) else ():
+        reading.age = draw(st.sampled_from((0, 0, 1, 50, 0xB7)))
     free = [bit for bit in range(16) if bit not in names]
     faults = sum(1 << bit for bit in draw(st.sets(st.sampled_from(free), max_size=3)))
     if not names and not faults:

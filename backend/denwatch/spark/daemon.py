@@ -18,7 +18,7 @@ from pyspark import daemon
 
 
 def prepare() -> None:
-    """Load what every worker would load: the matcher's kernels, and Spark's own modules.
+    """Load what every worker would load: all compiled kernels, and Spark's own modules.
 
     Threads do not survive a fork. The only one that starts here is Arrow's allocator's, which knows
     how to be forked; the algebra library, which does not need any for us, is told to start none.
@@ -26,9 +26,13 @@ def prepare() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name in ("pandas", "pyspark.worker", "denwatch.spark.tables"):
         importlib.import_module(name)
+    from denwatch.spark import services
+    from denwatch.spark.analytics.contacts import ContactGraph, ContactSpan
     from denwatch.spark.matching.job import warm_up
 
     warm_up()
+    services.warm_up()
+    ContactGraph([ContactSpan("a", "b", 0, 1)]).find_arrivals("a", 0)
     # Spark collects garbage after every task. What is loaded here, the compiler above all, is none,
     # and need not be looked at each time (which took as long as matching 30,000 notifications), nor
     # copied because its pages were touched.

@@ -102,6 +102,14 @@ def search_region(
     return pa.table([pa.array(column) for column in columns], schema=_ARROW)
 
 
+def warm_up() -> None:
+    """Compile the kernels of both searches before workers are forked."""
+    offers = pa.table({"region": ["a"], "service": ["b"], "has": [["c"]], "against": [[]]})
+    asked = pa.table({"region": ["a"], "request": ["d"], "wants": [["c"]], "against": [[]]})
+    for method in ("exact", "weighted"):
+        search_region(offers, asked, method, FeasibilityRule.POSITIVE, 1, 0)
+
+
 def encode(
     plus: Sequence[str] | None, minus: Sequence[str] | None, places: dict[str, int], width: int
 ) -> npt.NDArray[np.int8]:
@@ -190,7 +198,7 @@ def _map_rows(
 
 
 def read_requests(windows: DataFrame, stays: DataFrame, names: Names, at: int) -> DataFrame:
-    """Return what the subscriptions in force at a time (ms) ask for, where their owners are then.
+    """Return what the subscriptions in force at a time (ms) ask for, and where.
 
     `windows` and `stays` are those of `spark.matching` and `spark.analytics`. Who was at no
     node yet is looked for where the subscription was made. The columns are those of REQUESTS;
@@ -198,13 +206,13 @@ def read_requests(windows: DataFrame, stays: DataFrame, names: Names, at: int) -
     """
     places = (
         stays.where(F.col("begin") <= at)
-        .groupBy(F.col("subscriber").alias("owner"))
+        .groupBy("subscriber")
         .agg(F.max_by("node", F.struct("end", "begin", "node")).alias("here"))
     )
     live = windows.where(
         (F.col("begins") <= at) & (F.col("ends") > at) & (F.col("language") == FUZZY)
     )
-    asked = live.join(places, "owner", "left").select(
+    asked = live.join(places, "subscriber", "left").select(
         F.coalesce("here", "origin").alias("region"),
         F.lower(F.lpad(F.hex("subscription_id"), 16, "0")).alias("request"),
         "vocabulary",
@@ -271,9 +279,9 @@ _PARTS = 4
 def recommend_services(services: DataFrame, requests: DataFrame, windows: DataFrame) -> DataFrame:
     """Return one row a request: who serves it best.
 
-    `services` are live. Columns: region, owner, subscription_id, words, wants, service (null: none
-    here), beyond (attributes that it has and nobody asked for), probes, svd_service, svd_beyond,
-    svd_probes, elsewhere (region and device, where there is none here).
+    `services` are live. Columns: region, subscriber, subscription_id, words, wants, service (null:
+    none here), beyond (attributes that it has and nobody asked for), probes, svd_service,
+    svd_beyond, svd_probes, elsewhere (region and device, where there is none here).
     """
     both = []
     for method, prefix in (("exact", ""), ("weighted", "svd_")):
@@ -294,32 +302,40 @@ def recommend_services(services: DataFrame, requests: DataFrame, windows: DataFr
     )
     known = windows.select(
         F.lower(F.lpad(F.hex("subscription_id"), 16, "0")).alias("request"),
-        *("subscription_id", "owner", "words"),
+        *("subscription_id", "subscriber", "words"),
     )
     return (
         here.join(others, "request", "left")
         .join(known, "request")
         .select(
-            *("region", "owner", "subscription_id", "words", "wants", "service", "beyond"),
+            *("region", "subscriber", "subscription_id", "words", "wants", "service", "beyond"),
             *("probes", "svd_service", "svd_beyond", "svd_probes", "elsewhere"),
         )
-        .orderBy("region", "owner", "subscription_id")
+        .orderBy("region", "subscriber", "subscription_id")
     )
 
 
-def sum_regions(services: DataFrame, recommended: DataFrame) -> DataFrame:
+def sum_regions(
+    services: DataFrame, recommended: DataFrame, stopped: DataFrame | None = None
+) -> DataFrame:
     """Return one row a region: services, requests, served, unserved, and what both searches cost.
 
-    Columns: region, services, requests, served, elsewhere (served by another region only),
-    unserved, beyond and svd_beyond (mean), probes and svd_probes (mean).
+    `stopped` are the regions (`region`) whose node was shut down in order: devices leave it then,
+    and nobody is called unserved. Columns: region, services, requests, served, elsewhere (served by
+    another region only), unserved, unjudged, beyond and svd_beyond, probes and svd_probes (means).
     """
+    if stopped is None:
+        stopped = recommended.sparkSession.createDataFrame([], "region string")
+    ended = stopped.distinct().withColumn("is_stopped", F.lit(True))
+    recommended = recommended.join(ended, "region", "left")
     offered = services.groupBy("region").agg(F.count("*").alias("services"))
     sums = (
         *("count(*) as requests", "count(service) as served"),
         "count_if(service is null and elsewhere is not null) as elsewhere",
-        "count_if(service is null and elsewhere is null) as unserved",
+        "count_if(service is null and elsewhere is null and is_stopped is null) as unserved",
+        "count_if(service is null and elsewhere is null and is_stopped) as unjudged",
     )
     means = (f"round(avg({x}), 2) as {x}" for x in ("beyond", "svd_beyond", "probes", "svd_probes"))
     asked = recommended.groupBy("region").agg(*map(F.expr, (*sums, *means)))
-    counts = ["services", "requests", "served", "elsewhere", "unserved"]
+    counts = ["services", "requests", "served", "elsewhere", "unserved", "unjudged"]
     return offered.join(asked, "region", "full").fillna(0, counts).orderBy("region")

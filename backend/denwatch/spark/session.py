@@ -29,6 +29,9 @@ _HUGE = "-XX:-DontCompileHugeMethods"
 # cold, and a stream's next batch, or an analysis's next query, would be planned by an interpreter.
 _KEEP = "-XX:-UseCodeCacheFlushing -XX:ReservedCodeCacheSize=512m"
 _JAVA = f"{_HUGE} {_KEEP}"
+# A session that lives for half a minute ends before Java's second compiler has paid for itself.
+_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_LITTLE = 32 << 20  # bytes of logs, compressed; some 300,000 records
 _LOGGING = Path(__file__).with_name("log4j2.json")
 
 
@@ -38,9 +41,11 @@ def build_session(
     name: str = "denwatch",
     options: Mapping[str, str] | None = None,
     archive: str | Path | None = None,
+    is_brief: bool = False,
 ) -> SparkSession:
     """Return a session with our data source in it; `options` are Spark's own, and win.
 
+    One that `is_brief` is for little work (`is_little`): Java compiles less.
     `archive` is a packed environment for the executors of a cluster that have no Python of ours.
     """
     conf = SparkConf()
@@ -48,6 +53,8 @@ def build_session(
     prepare_environment(uses_archive=archive is not None and not is_local(chosen))
     settings = {"spark.app.name": name, "spark.master": chosen}
     settings |= list_common() | list_place(chosen, archive)
+    if is_brief and is_local(chosen):
+        settings["spark.driver.extraJavaOptions"] += f" {_BRIEF}"
     for key, value in settings.items():
         if key in ("spark.app.name", "spark.master") or not conf.contains(key):
             conf.set(key, value)
@@ -60,6 +67,17 @@ def build_session(
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(LogSource)
     return session
+
+
+def is_little(folders: Iterable[Path]) -> bool:
+    """Return whether logs are small: most of the time goes into starting and planning."""
+    left = _LITTLE
+    for folder in folders:
+        for path in folder.rglob("*"):
+            left -= path.stat().st_size if path.is_file() else 0
+            if left < 0:
+                return False
+    return True
 
 
 def prepare_environment(uses_archive: bool) -> None:

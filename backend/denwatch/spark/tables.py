@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from denwatch.node.log.kinds import KINDS
@@ -30,9 +31,10 @@ from denwatch.spark.source.listing import Piece, Quarantined, list_segments, pla
 from pyspark.sql import DataFrame, SparkSession
 
 PLAN = "plan.json"
-FORMAT = 1  # of the plan and the tables; another one is built anew
+FORMAT = 2  # of the plan and the tables; another one is built anew
 _DAY = 86_400_000
 _ROW_GROUP = 100_000
+_TASKS, _TASK_PIECES = 4, 256  # for each core, at least; pieces of a task, at most
 
 
 class RecordTables:
@@ -47,6 +49,13 @@ class RecordTables:
         if not found.is_dir():
             return spark.createDataFrame([], decoding.build_schema(kind))
         return spark.read.schema(decoding.build_schema(kind)).parquet(str(found)).drop("day")
+
+    def read_quarantine(self) -> pd.DataFrame:
+        """Return what could not be read; a driver has it all, to show it."""
+        schema = decoding.convert_schema(decoding.build_schema(QUARANTINE))
+        files = sorted((self.folder / f"kind={QUARANTINE}").rglob("*.parquet"))
+        parts = [pq.read_table(file, schema=schema, partitioning=None) for file in files]
+        return pa.concat_tables([schema.empty_table(), *parts]).to_pandas()
 
     def update(self, spark: SparkSession, folders: Iterable[str | Path]) -> dict[str, int]:
         """Bring the tables to what the folders of logs hold; return the rows of each kind."""
@@ -111,7 +120,8 @@ def _write_pieces(
     if not pieces:
         return
     context = spark.sparkContext
-    slices = context.parallelize(pieces, len(pieces))
+    tasks = min(len(pieces), max(_TASKS * context.defaultParallelism, len(pieces) // _TASK_PIECES))
+    slices = context.parallelize(pieces, tasks)
     yield from slices.map(lambda piece: write_piece(piece, folder)).collect()
 
 

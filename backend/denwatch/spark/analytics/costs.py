@@ -9,37 +9,47 @@ from pyspark.sql import functions as F
 
 
 def find_copies(logs: Logs) -> DataFrame:
-    """Return one row a copy of a notification: note_id, node, begin, end (null: still held).
+    """Return one row a copy: notification_id, node, begin, end (null: still held).
 
     A copy ends when its node lets it go, whatever the reason, or drops it for room.
     """
-    came = logs.get("note").groupBy(F.col("item").alias("note_id"), "node")
+    came = logs.get("note").groupBy(F.col("item").alias("notification_id"), "node")
     gone = logs.get("purge").where("what = 'notification'").select("item", "node", "time")
     dropped = logs.get("drop").where("what = 'notification'").select("item", "node", "time")
-    ends = gone.unionByName(dropped).groupBy(F.col("item").alias("note_id"), "node")
+    ends = gone.unionByName(dropped).groupBy(F.col("item").alias("notification_id"), "node")
     return came.agg(F.min("time").alias("begin")).join(
-        ends.agg(F.max("time").alias("end")), ["note_id", "node"], "left"
+        ends.agg(F.max("time").alias("end")), ["notification_id", "node"], "left"
     )
 
 
 def count_replicas(copies: DataFrame, begin: int, end: int, step: int) -> DataFrame:
     """Return, at each step of time, notifications held anywhere and copies in all.
 
-    Columns: time, notes, copies, mean (copies of a notification), most.
+    Columns: time, notifications, copies, mean (copies of a notification), most.
     """
     times = copies.sparkSession.range(begin, end + 1, step).select(F.col("id").alias("time"))
-    held = times.join(copies, F.expr("begin <= time and (end is null or end > time)"), "left")
-    each = held.groupBy("time", "note_id").agg(F.count("note_id").alias("copies"))
-    counts = "count_if(copies > 0) as notes", "sum(copies) as copies", "max(copies) as most"
+    last = F.least(F.coalesce(F.col("end") - 1, F.lit(end)), F.lit(end))
+    first = F.greatest(F.ceil((F.col("begin") - begin) / step), F.lit(0)).cast("bigint")
+    until = F.floor((last - begin) / step).cast("bigint")
+    steps = copies.select("notification_id", first.alias("first"), until.alias("until"))
+    held = steps.where("first <= until").selectExpr(
+        "notification_id", "explode(sequence(first, until)) as place"
+    )
+    held = held.selectExpr("notification_id", f"place * {step} + {begin} as time")
+    each = held.groupBy("time", "notification_id").agg(F.count("*").alias("copies"))
+    counts = "count(*) as notifications", "sum(copies) as copies", "max(copies) as most"
     sums = each.groupBy("time").agg(*map(F.expr, counts))
-    return sums.selectExpr("*", "nvl(try_divide(copies, notes), 0.0D) as mean").orderBy("time")
+    filled = times.join(sums, "time", "left").fillna(0, ["notifications", "copies", "most"])
+    return filled.selectExpr("*", "nvl(try_divide(copies, notifications), 0.0D) as mean").orderBy(
+        "time"
+    )
 
 
 def measure_staleness(logs: Logs) -> DataFrame:
     """Return, by node and origin, how old notifications were when the node learnt of them.
 
-    Columns: node, origin, notes, quantiles of the age, and last_ms: the age of the newest, at the
-    end of the logs.
+    Columns: node, origin, notifications, quantiles of the age, and last_ms: the age of the newest,
+    at the end of the logs.
     """
     first = Window.partitionBy("node", "item").orderBy("time", "number")
     came = logs.get("note").withColumn("place", F.row_number().over(first)).where("place = 1")
@@ -47,7 +57,7 @@ def measure_staleness(logs: Logs) -> DataFrame:
         came.withColumn("age", F.col("time") - F.col("at"))
         .groupBy("node", "origin")
         .agg(
-            F.count("*").alias("notes"),
+            F.count("*").alias("notifications"),
             *measure_latency("age"),
             (F.lit(logs.end) - F.max("at")).alias("last_ms"),
         )
@@ -55,8 +65,8 @@ def measure_staleness(logs: Logs) -> DataFrame:
     )
 
 
-def measure_costs(logs: Logs, deliveries: int) -> DataFrame:
-    """Return what replication cost, one row.
+def measure_costs(logs: Logs, headline: DataFrame) -> DataFrame:
+    """Return what replication cost, one row; `headline` has the deliveries.
 
     `relays` are notifications handed from node to node, `overhead` those that were not needed for
     the deliveries, for each delivery (in the sense of the ONE simulator: relayed less delivered by
@@ -67,7 +77,7 @@ def measure_costs(logs: Logs, deliveries: int) -> DataFrame:
         .where("not is_out")
         .selectExpr(
             "count_if(what = 'notification') as relays",
-            "sum(if(what = 'notification', bytes, 0)) as note_bytes",
+            "sum(if(what = 'notification', bytes, 0)) as notification_bytes",
             "sum(bytes) as item_bytes",
         )
     )
@@ -76,15 +86,21 @@ def measure_costs(logs: Logs, deliveries: int) -> DataFrame:
         "sum(digest_out + known_out) as comparing_bytes",
     )
     read = logs.get("note").where("source = ''").select(F.col("item").alias("note"), "origin")
-    done = logs.get("deliver").select("note", "owner", "node").distinct()
+    done = logs.get("deliver").select("note", "subscriber", "node").distinct()
     away = done.join(read.distinct(), "note").where("node != origin")
     remote = away.agg(F.count("*").alias("remote"))  # deliveries that needed a hand-over
-    all_ = moved.crossJoin(links).crossJoin(remote).fillna(0)
-    return all_.withColumn("deliveries", F.lit(deliveries)).selectExpr(
-        "*",
-        "try_divide(relays, deliveries) as copies_per_delivery",
-        "try_divide(link_bytes, deliveries) as bytes_per_delivery",
-        "try_divide(relays - remote, deliveries) as overhead",
+    deliveries = headline.select(F.col("delivered").alias("deliveries"))
+    return (
+        moved.crossJoin(links)
+        .crossJoin(remote)
+        .crossJoin(deliveries)
+        .fillna(0)
+        .selectExpr(
+            "*",
+            "try_divide(relays, deliveries) as copies_per_delivery",
+            "try_divide(link_bytes, deliveries) as bytes_per_delivery",
+            "try_divide(relays - remote, deliveries) as overhead",
+        )
     )
 
 

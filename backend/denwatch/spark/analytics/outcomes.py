@@ -7,7 +7,7 @@ One row a (notification, subscriber) that match by global matching, or that were
 | late | replication | contacts would have brought it in time |
 | | away | the subscriber was nowhere to be reached in time |
 | | partition | no contacts brought it to the subscriber in time |
-| missed | top-k, role, quiet, expired | withheld by the node where the subscriber was |
+| missed | top-k, role, quiet, muted, had, expired | withheld by the node where the subscriber was |
 | | unacknowledged | handed to the subscriber's session, which never confirmed it |
 | | space | a full node gave it up, and contacts would have brought it |
 | | replication | contacts would have brought it, and nobody carried it |
@@ -20,7 +20,8 @@ One row a (notification, subscriber) that match by global matching, or that were
 | | unknown | the logs have no such notification, or no such subscription |
 | | no match | the subscription does not match it |
 
-What readings were filtered or dropped at their source never became notifications: see `costs`.
+Stories are told over several notifications: `stories.py` judges them. What readings were filtered
+or dropped at their source never became notifications: see `costs`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 LATE = 60_000  # ms from reading to delivery
-DELIBERATE = ("top-k", "role", "quiet", "withdrawn")  # withheld on purpose: no fault of the network
+# Withheld on purpose: no fault of the network.
+DELIBERATE = ("top-k", "role", "quiet", "muted", "had", "withdrawn")
 
 
 def judge_outcomes(
@@ -47,23 +49,24 @@ def judge_outcomes(
     """Return one row for each pair: outcome, cause, when and where, and what was possible.
 
     `pairs` is what `describe_pairs` returns and `oracle` what `find_earliest` does with it.
-    Columns: note_id, owner, origin, at, degree, outcome, cause, is_deliberate, is_open (still worth
-    something when the logs end), delivered, node, latency, best, best_node, best_latency, until.
+    Columns: notification_id, subscriber, origin, at, degree, outcome, cause, is_deliberate, is_open
+    (still worth something when the logs end), delivered, node, latency, best, best_node,
+    best_latency, until.
     """
     read = notes.select(
-        "note_id", F.col("at").alias("read_at"), F.col("origin").alias("read_where")
+        "notification_id", F.col("at").alias("read_at"), F.col("origin").alias("read_where")
     )
-    sent = logs.get("send").selectExpr("note as note_id", "owner").distinct()
+    sent = logs.get("send").selectExpr("note as notification_id", "subscriber").distinct()
     dropped = logs.get("drop").where("what = 'notification' and item is not null")
-    dropped = dropped.selectExpr("item as note_id").distinct()
+    dropped = dropped.selectExpr("item as notification_id").distinct()
     facts = (
-        pairs.join(oracle, ["note_id", "owner"], "left")
+        pairs.join(oracle, ["notification_id", "subscriber"], "left")
         .withColumn("is_expected", F.lit(True))
-        .join(_find_deliveries(logs), ["note_id", "owner"], "full")
-        .join(_find_reasons(logs), ["note_id", "owner"], "left")
-        .join(sent.withColumn("is_sent", F.lit(True)), ["note_id", "owner"], "left")
-        .join(dropped.withColumn("is_dropped", F.lit(True)), "note_id", "left")
-        .join(read, "note_id", "left")
+        .join(_find_deliveries(logs), ["notification_id", "subscriber"], "full")
+        .join(_find_reasons(logs), ["notification_id", "subscriber"], "left")
+        .join(sent.withColumn("is_sent", F.lit(True)), ["notification_id", "subscriber"], "left")
+        .join(dropped.withColumn("is_dropped", F.lit(True)), "notification_id", "left")
+        .join(read, "notification_id", "left")
         .withColumn("at", F.coalesce("at", "read_at"))
         .withColumn("origin", F.coalesce("origin", "read_where"))
         .withColumn("latency", F.col("delivered") - F.col("at"))
@@ -84,16 +87,27 @@ def judge_outcomes(
     is_open = f"outcome = 'missed' and reason is null and nvl(until > {logs.end}, true)"
     judged = (
         facts.withColumn("outcome", outcome)
-        .join(_explain_wrong(facts.where(~expected), windows), ["note_id", "owner"], "left")
+        .join(
+            _explain_wrong(facts.where(~expected), windows),
+            ["notification_id", "subscriber"],
+            "left",
+        )
         .withColumn("cause", cause)
         .withColumn("is_deliberate", F.coalesce(F.col("cause").isin(*DELIBERATE), F.lit(False)))
         .withColumn("is_open", F.expr(is_open))
     )
     columns = (
-        *("note_id", "owner", "origin", "at", "degree", "outcome", "cause", "is_deliberate"),
+        *("notification_id", "subscriber", "origin", "at", "degree", "outcome", "cause"),
+        "is_deliberate",
         *("is_open", "delivered", "node", "latency", "best", "best_node", "best_latency", "until"),
     )
     return judged.select(*columns).unionByName(_find_repeated(logs, notes), True)
+
+
+def list_delivered(logs: Logs) -> DataFrame:
+    """Return the deliveries of notifications; those of stories are judged by themselves."""
+    told = logs.get("story").selectExpr("item as note").distinct()
+    return logs.get("deliver").join(told, "note", "left_anti")
 
 
 def _find_deliveries(logs: Logs) -> DataFrame:
@@ -101,13 +115,15 @@ def _find_deliveries(logs: Logs) -> DataFrame:
         *("min(time) as delivered", "min_by(node, struct(time, node, number)) as node"),
         "flatten(collect_list(subscriptions)) as delivered_for",
     )
-    told = logs.get("deliver").groupBy(F.col("note").alias("note_id"), "owner")
+    told = list_delivered(logs).groupBy(F.col("note").alias("notification_id"), "subscriber")
     return told.agg(*map(F.expr, facts))
 
 
 def _find_reasons(logs: Logs) -> DataFrame:
     last = F.expr("max_by(reason, struct(time, node, number)) as reason")
-    return logs.get("suppress").groupBy(F.col("note").alias("note_id"), "owner").agg(last)
+    return (
+        logs.get("suppress").groupBy(F.col("note").alias("notification_id"), "subscriber").agg(last)
+    )
 
 
 def _explain_late(late: int) -> Column:
@@ -137,7 +153,10 @@ def _explain_wrong(wrong: DataFrame, windows: DataFrame) -> DataFrame:
     """Return why something was delivered that matches nothing: by the best of its subscriptions."""
     known = windows.select(F.col("subscription_id"), "begins", "ends")
     named = wrong.select(
-        "note_id", "owner", "at", F.explode_outer("delivered_for").alias("subscription_id")
+        "notification_id",
+        "subscriber",
+        "at",
+        F.explode_outer("delivered_for").alias("subscription_id"),
     ).join(known, "subscription_id", "left")
     cause = (
         F.when(F.col("at").isNull() | F.col("begins").isNull(), "unknown")
@@ -146,21 +165,28 @@ def _explain_wrong(wrong: DataFrame, windows: DataFrame) -> DataFrame:
         .otherwise("no match")
     )
     # Of several subscriptions the alphabet decides: early, ended, no match, unknown.
-    return named.groupBy("note_id", "owner").agg(F.min(cause).alias("wrong_cause"))
+    return named.groupBy("notification_id", "subscriber").agg(F.min(cause).alias("wrong_cause"))
 
 
 def _find_repeated(logs: Logs, notes: DataFrame) -> DataFrame:
     """Return a row for each delivery after the first of the same to the same subscriber."""
     order = F.struct("time", "node", "number")
     many = (
-        logs.get("deliver")
-        .groupBy(F.col("note").alias("note_id"), "owner")
+        list_delivered(logs)
+        .groupBy(F.col("note").alias("notification_id"), "subscriber")
         .agg(F.sort_array(F.collect_list(order)).alias("all"))
         .where(F.size("all") > 1)
-        .select("note_id", "owner", F.explode(F.expr("slice(all, 2, size(all) - 1)")).alias("one"))
+        .select(
+            "notification_id",
+            "subscriber",
+            F.explode(F.expr("slice(all, 2, size(all) - 1)")).alias("one"),
+        )
     )
-    return many.join(notes.select("note_id", "origin", "at"), "note_id", "left").selectExpr(
-        *("note_id", "owner", "origin", "at", "'wrong' as outcome", "'repeated' as cause"),
+    return many.join(
+        notes.select("notification_id", "origin", "at"), "notification_id", "left"
+    ).selectExpr(
+        *("notification_id", "subscriber", "origin", "at"),
+        *("'wrong' as outcome", "'repeated' as cause"),
         *("false as is_deliberate", "false as is_open", "one.time as delivered"),
         *("one.node as node", "one.time - at as latency"),
     )
@@ -201,8 +227,21 @@ def count_causes(outcomes: DataFrame) -> DataFrame:
     )
 
 
+def list_failures(outcomes: DataFrame, most: int) -> DataFrame:
+    """Return what was not delivered in time, on purpose or not, the newest first."""
+    return (
+        outcomes.where("outcome != 'hit'")
+        .select(
+            *("notification_id", "subscriber", "outcome", "cause", "origin", "at", "node"),
+            *("latency", "best_node", "best_latency", "is_open"),
+        )
+        .orderBy(F.desc("at"), "notification_id", "subscriber")
+        .limit(most)
+    )
+
+
 def count_by(outcomes: DataFrame, column: str) -> DataFrame:
-    """Return outcomes and latencies for each value of a column: owner, origin or node."""
+    """Return outcomes and latencies for each value of a column: subscriber, origin or node."""
     return (
         outcomes.groupBy(column)
         .agg(*_count_outcomes(), *measure_latency("latency"))
@@ -277,30 +316,36 @@ ASKED_COLUMNS = (  # of a subscription
     *("origin", "run", "sequence", "role", "words", "begins", "ends", "language"),
     *("vocabulary", "vector", "options"),
 )
-DECISIONS = "note_id bigint, subscription_id bigint, owner string, offered bigint, verdict string"
+DECISIONS = (
+    "notification_id bigint, subscription_id bigint, subscriber string, offered bigint,"
+    " verdict string"
+)
 
 
 def replay_decisions(offers: DataFrame, notes: DataFrame, windows: DataFrame) -> DataFrame:
     """Return for each match what a node decides: delivered, top-k, expired or quiet.
 
-    `offers` has the matches (note_id, subscription_id, owner, possible, certain, attribute) and
-    `offered`, when the node had to decide (ms); of one subscriber's, earlier ones go first, of
-    those at one time the smaller id. `notes` and `windows` are those of `denwatch.spark.matching`.
+    `offers` has the matches (notification_id, subscription_id, subscriber, possible, certain,
+    attribute) and `offered`, when the node had to decide (ms); of one subscriber's, earlier ones go
+    first, of those at one time the smaller id. `notes` and `windows` are those of
+    `denwatch.spark.matching`.
     """
     note, asked = F.struct(*NOTE_COLUMNS), F.struct(*ASKED_COLUMNS)
-    joined = offers.join(notes.select("note_id", note.alias("note")), "note_id").join(
-        windows.select("subscription_id", asked.alias("asked")), "subscription_id"
-    )
-    return joined.groupBy("owner").applyInPandas(_decide_all, DECISIONS)
+    joined = offers.join(
+        notes.select("notification_id", note.alias("note")), "notification_id"
+    ).join(windows.select("subscription_id", asked.alias("asked")), "subscription_id")
+    return joined.groupBy("subscriber").applyInPandas(_decide_all, DECISIONS)
 
 
 def _decide_all(frame: pd.DataFrame) -> pd.DataFrame:
     """Replay the decisions about one subscriber's matches."""
-    owner = str(frame["owner"].iloc[0])
-    replay = DecisionReplay(owner)
+    subscriber = str(frame["subscriber"].iloc[0])
+    replay = DecisionReplay(subscriber)
     rows: list[tuple[int, int, str, int, str]] = []
-    frame = frame.sort_values(["offered", "note_id", "subscription_id"], kind="stable")
-    for (offered, note_id), group in frame.groupby(["offered", "note_id"], sort=False):
+    frame = frame.sort_values(["offered", "notification_id", "subscription_id"], kind="stable")
+    for (offered, notification_id), group in frame.groupby(
+        ["offered", "notification_id"], sort=False
+    ):
         columns = ["subscription_id", "possible", "certain", "attribute"]
         numbers = group[columns].astype(int).to_numpy().tolist()
         matches = [
@@ -310,5 +355,10 @@ def _decide_all(frame: pd.DataFrame) -> pd.DataFrame:
             )
         ]
         verdicts = replay.decide(int(offered), group["note"].iloc[0], matches)
-        rows += [(int(note_id), key, owner, int(offered), why) for key, why in verdicts.items()]
-    return pd.DataFrame(rows, columns=["note_id", "subscription_id", "owner", "offered", "verdict"])
+        rows += [
+            (int(notification_id), key, subscriber, int(offered), why)
+            for key, why in verdicts.items()
+        ]
+    return pd.DataFrame(
+        rows, columns=["notification_id", "subscription_id", "subscriber", "offered", "verdict"]
+    )

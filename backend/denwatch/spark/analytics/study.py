@@ -11,18 +11,28 @@ from functools import cached_property
 from pathlib import Path
 
 from denwatch.spark import services
-from denwatch.spark.analytics import contacts, costs, outcomes, subscriptions, timeline, what_if
-from denwatch.spark.analytics.contacts import ContactSpan, Stay
+from denwatch.spark.analytics import (
+    contacts,
+    costs,
+    fleet,
+    outcomes,
+    stories,
+    subscriptions,
+    timeline,
+    what_if,
+)
+from denwatch.spark.analytics.contacts import SharedContacts
 from denwatch.spark.analytics.outcomes import LATE
-from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.analytics.timeline import Logs, keep_rows
 from denwatch.spark.analytics.what_if import STRATEGIES
 from denwatch.spark.cluster_bundle import make_scratch
 from denwatch.spark.matching import collect_meanings, find_notes, find_windows, match_globally
+from denwatch.spark.matching.windows import Meanings
 from denwatch.spark.source import read_kind
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-_NOTE_BYTES = 200.0  # of a notification between nodes, where no transfer tells
+_FAILURES = 500  # rows, for the page
 _GROUP_BYTES = 4 << 20  # of a row group, which one task matches: some hundred thousand notes
 
 
@@ -54,16 +64,18 @@ class Study:
     @cached_property
     def subscriptions(self) -> DataFrame:
         """One row a subscription; see `denwatch.spark.matching.find_windows`."""
-        return find_windows(self.logs.get("subscribe"), self.logs.get("unsubscribe")).cache()
+        return keep_rows(find_windows(self.logs.get("subscribe"), self.logs.get("unsubscribe")))
 
     @cached_property
     def notes(self) -> DataFrame:
         """One row a notification, with `born`, when it came to its first node."""
         record = self.logs.get("note")
-        born = record.groupBy(F.col("item").alias("note_id")).agg(F.min("time").alias("born"))
-        notes = find_notes(record).join(born, "note_id")
+        born = record.groupBy(F.col("item").alias("notification_id")).agg(
+            F.min("time").alias("born")
+        )
+        notes = find_notes(record).join(born, "notification_id")
         if self._note_files is None:
-            return notes.cache()
+            return keep_rows(notes)
         path = str(self._note_files)  # from where tasks read them without Spark's help
         notes.write.option("parquet.block.size", _GROUP_BYTES).parquet(path)
         return notes.sparkSession.read.schema(notes.schema).parquet(path)
@@ -71,56 +83,58 @@ class Study:
     @cached_property
     def matches(self) -> DataFrame:
         """One row a match of global matching, by the node's rule of what is in force."""
-        clocks, words = self.logs.clocks, self.logs.get("vocabulary")
+        clocks, words = self.logs.clocks, self.meanings
         if not any(clock.doubt for clock in clocks.values()):
             notes = self.notes  # which puts them into their files
             matches, _ = match_globally(
                 notes, self.subscriptions, words, files=self._note_files, folder=make_scratch()
             )
-            return matches.cache()
+            return keep_rows(matches)
         wide = timeline.widen_notes(self.notes, clocks)
         windows = timeline.widen_windows(self.subscriptions, clocks)
         matches, _ = match_globally(wide, windows, words, folder=make_scratch())
-        return timeline.keep_valid(matches, self.notes, self.subscriptions).cache()
+        return keep_rows(timeline.keep_valid(matches, self.notes, self.subscriptions))
 
     @cached_property
     def pairs(self) -> DataFrame:
         """One row a notification and subscriber that match."""
-        return contacts.describe_pairs(self.matches, self.notes, self.subscriptions).cache()
+        return keep_rows(contacts.describe_pairs(self.matches, self.notes, self.subscriptions))
 
     @cached_property
     def contacts(self) -> DataFrame:
         """One row a contact of two nodes."""
-        return contacts.find_contacts(self.logs).cache()
+        return keep_rows(contacts.find_contacts(self.logs))
 
     @cached_property
     def stays(self) -> DataFrame:
         """One row a stay of a subscriber at a node."""
-        return contacts.find_stays(self.logs).cache()
+        return keep_rows(contacts.find_stays(self.logs))
 
     @cached_property
-    def contact_list(self) -> list[ContactSpan]:
-        """The contacts, in order."""
-        return contacts.collect_contacts(self.contacts)
-
-    @cached_property
-    def stay_lists(self) -> dict[str, list[Stay]]:
-        """The stays of each subscriber."""
-        return contacts.collect_stays(self.stays)
+    def shared(self) -> SharedContacts:
+        """Contacts and stays, as workers get them."""
+        return contacts.collect_shared(self.contacts, self.stays, self.subscriptions, self.logs.end)
 
     @cached_property
     def oracle(self) -> DataFrame:
         """The earliest delivery possible, for each pair."""
-        return contacts.find_earliest(
-            self.pairs, self.contact_list, self.stay_lists, self.logs.end
-        ).cache()
+        return keep_rows(contacts.find_earliest(self.pairs, self.shared))
 
     @cached_property
     def outcomes(self) -> DataFrame:
         """The outcome of each pair, and its cause."""
-        return outcomes.judge_outcomes(
-            self.pairs, self.oracle, self.logs, self.notes, self.subscriptions, self._late
-        ).cache()
+        return keep_rows(
+            outcomes.judge_outcomes(
+                self.pairs, self.oracle, self.logs, self.notes, self.subscriptions, self._late
+            )
+        )
+
+    @cached_property
+    def stories(self) -> DataFrame:
+        """The truth of each story, and what became of it."""
+        return keep_rows(
+            stories.judge_stories(self.logs, self.notes, self.subscriptions, self.meanings)
+        )
 
     # Figures ----------------------------------------------------------------------------------
 
@@ -132,64 +146,62 @@ class Study:
     @cached_property
     def headline(self) -> DataFrame:
         """All outcomes in one row."""
-        return outcomes.sum_up(self.outcomes).cache()
+        return keep_rows(outcomes.sum_up(self.outcomes))
 
     @cached_property
     def costs(self) -> DataFrame:
         """What replication cost, in one row."""
-        row = self.headline.first()
-        return costs.measure_costs(self.logs, 0 if row is None else int(row["delivered"])).cache()
+        return keep_rows(costs.measure_costs(self.logs, self.headline))
 
     @cached_property
     def strategies(self) -> DataFrame:
-        """One row a strategy: what it would have done."""
-        row = self.costs.first()
-        relays = 0 if row is None else row["relays"]
-        weight = row["note_bytes"] / relays if row is not None and relays else _NOTE_BYTES
-        replayed = what_if.replay_strategies(
-            self.pairs,
-            self.contact_list,
-            self.stay_lists,
-            what_if.find_homes(self.subscriptions),
-            self.logs.end,
-            self._strategies,
-        )
-        return what_if.compare_strategies(replayed.cache(), float(weight)).cache()
+        """What strategies would have done, all and by blocks of notifications."""
+        counted = self.outcomes.where("outcome != 'wrong' and not is_deliberate")
+        expected = self.pairs.join(counted, ["notification_id", "subscriber"], "left_semi")
+        replayed = what_if.replay_strategies(expected, self.shared, self._strategies)
+        return keep_rows(what_if.compare_strategies(replayed, self.costs))
 
     @cached_property
     def ideal(self) -> DataFrame:
         """What top-k and the like would decide in a network without delays."""
         offers = self.matches.join(
-            self.notes.select("note_id", F.col("at").alias("offered")), "note_id"
+            self.notes.select("notification_id", F.col("at").alias("offered")), "notification_id"
         )
-        return outcomes.replay_decisions(offers, self.notes, self.subscriptions).cache()
+        return keep_rows(outcomes.replay_decisions(offers, self.notes, self.subscriptions))
 
     @cached_property
     def covering(self) -> DataFrame:
         """One row a subscription in force when the logs end: whether it has to be sent."""
-        return subscriptions.find_minimal(self.subscriptions, self.logs.end).cache()
+        return keep_rows(subscriptions.find_minimal(self.subscriptions, self.logs.end))
+
+    @cached_property
+    def meanings(self) -> Meanings:
+        """The vocabularies that any node has logged."""
+        return collect_meanings(self.logs.get("vocabulary"))
 
     @cached_property
     def names(self) -> services.Names:
         """How vocabularies call attributes."""
-        return services.list_names(collect_meanings(self.logs.get("vocabulary")))
+        return services.list_names(self.meanings)
 
     @cached_property
     def offers(self) -> DataFrame:
         """One row a device that was there when the logs end: what it offers in its region."""
         device = self.logs.get("device")
         nothing = device.sparkSession.createDataFrame([], services.SERVICES)
-        return services.list_live(
-            services.refresh_services(nothing, services.read_offers(device, self.names))
-        ).cache()
+        return keep_rows(
+            services.list_live(
+                services.refresh_services(nothing, services.read_offers(device, self.names))
+            )
+        )
 
     @cached_property
     def services(self) -> DataFrame:
         """One row a subscription in force when the logs end: who serves it best there."""
-        requests = services.read_requests(
-            self.subscriptions, self.stays, self.names, self.logs.end
-        ).cache()
-        return services.recommend_services(self.offers, requests, self.subscriptions).cache()
+        requests = keep_rows(
+            services.read_requests(self.subscriptions, self.stays, self.names, self.logs.end)
+        )
+        return keep_rows(services.recommend_services(self.offers, requests, self.subscriptions))
 
     def list_tables(self) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
         """Return the tables for people: what each says, and how to get it."""
@@ -197,6 +209,11 @@ class Study:
         return {
             "headline": ("all outcomes in one row", lambda: self.headline),
             "outcomes": ("what became of each match of a subscriber", lambda: self.outcomes),
+            "stories": ("what became of each story that is true", lambda: self.stories),
+            "failures": (
+                f"the newest {_FAILURES} that were late, missed or wrong",
+                lambda: outcomes.list_failures(self.outcomes, _FAILURES),
+            ),
             "causes": ("outcomes by cause", lambda: outcomes.count_causes(self.outcomes)),
             "delivery": (
                 "outcomes over time",
@@ -205,8 +222,26 @@ class Study:
             "latency": ("how long deliveries took", lambda: outcomes.spread_latency(self.outcomes)),
             "subscribers": (
                 "outcomes by subscriber",
-                lambda: outcomes.count_by(self.outcomes, "owner"),
+                lambda: outcomes.count_by(self.outcomes, "subscriber"),
             ),
+            "fleet": ("the health of nodes", lambda: fleet.describe_fleet(logs)),
+            "bottlenecks": (
+                "which missing way between nodes costs most",
+                lambda: fleet.find_bottlenecks(self.pairs, self.outcomes, self.shared),
+            ),
+            "slos": (
+                "deliveries in time by role, event and period",
+                lambda: fleet.measure_levels(
+                    self.outcomes, logs, self.subscriptions, logs.begin, logs.end
+                ),
+            ),
+            "near": (
+                "subscriptions that readings almost fitted",
+                lambda: fleet.find_near_misses(
+                    self.notes, self.subscriptions, self.matches, self.meanings
+                ),
+            ),
+            "traffic": ("transfers that led to a delivery", lambda: fleet.measure_traffic(logs)),
             "origins": (
                 "outcomes by the node that read",
                 lambda: outcomes.count_by(self.outcomes, "origin"),
@@ -228,7 +263,14 @@ class Study:
                 lambda: costs.measure_staleness(self.logs),
             ),
             "costs": ("bytes and copies a delivery", lambda: self.costs),
-            "strategies": ("what other strategies would do", lambda: self.strategies),
+            "strategies": (
+                "what other strategies would do",
+                lambda: self.strategies.where("block is null").drop("block"),
+            ),
+            "strategy_blocks": (
+                "the same by blocks of notifications, from which the error is known",
+                lambda: self.strategies.where("block is not null"),
+            ),
             "sources": (
                 "what devices sent, and what they did not need to send",
                 lambda: costs.measure_sources(self.logs),
@@ -247,13 +289,16 @@ class Study:
             "services": ("the best device for each subscription", lambda: self.services),
             "regions": (
                 "how well regions are served",
-                lambda: services.sum_regions(self.offers, self.services),
+                lambda: services.sum_regions(self.offers, self.services, logs.stopped),
             ),
             "runs": ("runs of nodes", lambda: self.logs.runs.orderBy("node", "epoch")),
             "subscriptions": (
                 "all subscriptions",
                 lambda: self.subscriptions.drop("vector", "vocabulary"),
             ),
-            "notes": ("all notifications", lambda: self.notes.drop("vector", "vocabulary")),
+            "notifications": (
+                "all notifications",
+                lambda: self.notes.drop("vector", "vocabulary"),
+            ),
             "matches": ("all matches of global matching", lambda: self.matches),
         }

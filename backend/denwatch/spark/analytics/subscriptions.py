@@ -23,6 +23,7 @@ from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.vectors import SubscriptionVector
+from denwatch.spark.analytics.timeline import keep_rows
 from denwatch.spark.matching.job import find_event
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -40,12 +41,12 @@ def count_terms(windows: DataFrame, matches: DataFrame) -> DataFrame:
     said = words.mapInPandas(_read_words, TERMS)
     matched = matches.groupBy("subscription_id").agg(F.count("*").alias("matches"))
     return (
-        said.join(windows.select("subscription_id", "owner"), "subscription_id")
+        said.join(windows.select("subscription_id", "subscriber"), "subscription_id")
         .join(matched, "subscription_id", "left")
         .groupBy("attribute", "term")
         .agg(
             F.expr("count(distinct subscription_id) as subscriptions"),
-            F.expr("count(distinct owner) as subscribers"),
+            F.expr("count(distinct subscriber) as subscribers"),
             F.expr("nvl(sum(matches), 0) as matches"),
         )
         .orderBy(F.desc("subscriptions"), F.desc("matches"), "attribute", "term")
@@ -125,7 +126,7 @@ def find_minimal(windows: DataFrame, at: int, *, chunk: int = CHUNK) -> DataFram
     chunks = F.ceil(F.count("*").over(mask) / chunk)
     cut = once.withColumn("chunk", F.pmod(F.xxhash64("vector"), chunks))
     near = cut.groupBy("vocabulary", "first", "features", "chunk").applyInPandas(_place, _PLACED)
-    near = near.cache()
+    near = keep_rows(near)
     left = near.where("why = ''").withColumn("first", F.substring("vector", 1, 1))
     far = left.groupBy("vocabulary", "first").applyInPandas(_place, _PLACED)
     placed = (

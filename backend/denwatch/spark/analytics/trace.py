@@ -27,11 +27,11 @@ from pyspark.sql import functions as F
 _KINDS = {
     "note": ("item", "source", "device", "at", "doubt", "expires", "event"),
     "duplicate": ("item", "source"),
-    "match": ("note", "owner", "subscription", "possible", "certain"),
-    "suppress": ("note", "owner", "reason"),
+    "match": ("note", "subscriber", "subscription", "possible", "certain"),
+    "suppress": ("note", "subscriber", "reason"),
     "transfer": ("item", "peer", "is_out", "bytes", "copies"),
-    "send": ("note", "owner", "attempt"),
-    "deliver": ("note", "owner"),
+    "send": ("note", "subscriber", "attempt"),
+    "deliver": ("note", "subscriber"),
     "learn_delivered": ("notes", "subscriber", "source"),
     "drop": ("item", "why"),
     "purge": ("item", "why"),
@@ -112,7 +112,7 @@ def _find_arrivals(logs: Logs, steps: list[Step]) -> Arrivals:
     nodes = sorted({step.node for step in steps})
     names = {
         "contact": sorted({str(step.fields["peer"]) for step in steps if step.kind == "transfer"}),
-        "attach": sorted({str(step.fields["owner"]) for step in steps if step.kind == "send"}),
+        "attach": sorted({str(step.fields["subscriber"]) for step in steps if step.kind == "send"}),
     }
     frames = []
     for kind, who in _BEFORE.items():
@@ -143,9 +143,9 @@ def explain_waits(steps: Iterable[Step], arrivals: Arrivals) -> list[Step]:
             met = arrivals.get(("contact", step.node, peer), [])
             waits = _split_wait(since, step.time, met, f"a contact with {peer}")
         elif since is not None and step.kind == "send":
-            owner = str(step.fields["owner"])
-            came = arrivals.get(("attach", step.node, owner), [])
-            waits = _split_wait(since, step.time, came, f"{owner} to connect to {step.node}")
+            subscriber = str(step.fields["subscriber"])
+            came = arrivals.get(("attach", step.node, subscriber), [])
+            waits = _split_wait(since, step.time, came, f"{subscriber} to connect to {step.node}")
         explained.append(step._replace(waits=waits))
     return explained
 
@@ -173,17 +173,17 @@ def describe_step(step: Step) -> str:
         return f"received it again from {fields.get('source') or 'its device'}"
     if step.kind == "match":
         degrees = f"possible {fields['possible'] / 255:.2f}, certain {fields['certain'] / 255:.2f}"
-        return f"it matches a subscription of {fields['owner']} ({degrees})"
+        return f"it matches a subscription of {fields['subscriber']} ({degrees})"
     if step.kind == "suppress":
-        return f"withheld it from {fields['owner']}: {fields['reason']}"
+        return f"withheld it from {fields['subscriber']}: {fields['reason']}"
     if step.kind == "transfer":
         way = "sent it to" if fields["is_out"] else "acknowledged it to"
         return f"{way} {fields['peer']} ({fields['bytes']} bytes)"
     if step.kind == "send":
         again = f", attempt {fields['attempt']}" if fields["attempt"] > 1 else ""
-        return f"sent it to {fields['owner']}{again}"
+        return f"sent it to {fields['subscriber']}{again}"
     if step.kind == "deliver":
-        return f"{fields['owner']} acknowledged it: delivered"
+        return f"{fields['subscriber']} acknowledged it: delivered"
     if step.kind == "learn_delivered":
         return f"learned from {fields['source'] or 'itself'} that {fields['subscriber']} has it"
     return f"deleted its copy: {fields['why']}"
@@ -203,10 +203,10 @@ def describe_trace(note: int, steps: list[Step]) -> list[str]:
             lines.append(f"{'':12}  {'':{width}}  waited {span} for {wait.what}")
         since = f"+{(step.time - read) / 1000:.3f} s"
         lines.append(f"{since:>12}  {step.node:{width}}  {describe_step(step)}")
-    owners = sorted({step.fields["owner"] for step in steps if step.kind == "match"})
-    got = {step.fields["owner"] for step in steps if step.kind == "deliver"}
+    subscribers = sorted({step.fields["subscriber"] for step in steps if step.kind == "match"})
+    got = {step.fields["subscriber"] for step in steps if step.kind == "deliver"}
     got |= {step.fields["subscriber"] for step in steps if step.kind == "learn_delivered"}
-    missing = [owner for owner in owners if owner not in got]
+    missing = [subscriber for subscriber in subscribers if subscriber not in got]
     lines.append(f"delivered to {', '.join(sorted(got)) or 'nobody'}")
     if missing:
         lines.append(f"not delivered to {', '.join(missing)}, as far as these logs say")

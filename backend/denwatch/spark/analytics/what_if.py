@@ -13,16 +13,17 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import permutations
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from denwatch.node.core.items import Dot
 from denwatch.node.replication import strategies
 from denwatch.node.replication.strategies import Candidate, Copy, Encounters, Strategy
-from denwatch.spark.analytics.contacts import ContactGraph, ContactSpan, Stay, limit_time
+from denwatch.spark.analytics.contacts import ContactSpan, SharedContacts, Stay, limit_time
 from denwatch.spark.analytics.outcomes import measure_latency
+from denwatch.spark.analytics.timeline import is_single
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -127,8 +128,8 @@ class _Run:
             if begin <= last:
                 known.append(_Event(begin, _UP, first, second, -1))
                 known.append(_Event(end, _DOWN, first, second, -1))
-        for owner, places in self._world.places.items():
-            known += [_Event(time, _PLACE, owner, node, -1) for time, node in places]
+        for subscriber, places in self._world.places.items():
+            known += [_Event(time, _PLACE, subscriber, node, -1) for time, node in places]
         for number, note in enumerate(self._notes):
             known.append(_Event(note.time, _NOTE, note.origin, "", number))
         for event in sorted(known):
@@ -227,8 +228,14 @@ class _Run:
     def _describe(self, node: str, number: int) -> Candidate:
         note = self._notes[number]
         delivered = self.results[number].delivered
-        left = {owner: want[0] for owner, want in note.wanted.items() if owner not in delivered}
-        places = dict.fromkeys(self._place[owner] for owner in left if owner in self._place)
+        left = {
+            subscriber: want[0]
+            for subscriber, want in note.wanted.items()
+            if subscriber not in delivered
+        }
+        places = dict.fromkeys(
+            self._place[subscriber] for subscriber in left if subscriber in self._place
+        )
         return Candidate(
             Dot("", 0, number),
             self._copies[node, number],
@@ -243,21 +250,21 @@ class _Run:
         self._seen[node] = self._seen.get(node, 0) | bits
         for number in _list_bits(bits):
             note = self._notes[number]
-            for owner, (_, stays) in note.wanted.items():
+            for subscriber, (_, stays) in note.wanted.items():
                 for stay in stays:
                     moment = max(time, stay.begin)
                     if stay.node != node or moment > min(stay.end, note.until):
                         continue
                     if moment == time:
-                        self._deliver(number, owner, node, time)
+                        self._deliver(number, subscriber, node, time)
                     else:
-                        event = _Event(moment, _MEET, node, owner, number)
+                        event = _Event(moment, _MEET, node, subscriber, number)
                         heapq.heappush(self._meetings, event)
                     break
 
-    def _deliver(self, number: int, owner: str, node: str, time: int) -> None:
-        if owner not in self.results[number].delivered:
-            self.results[number].delivered[owner] = time, node
+    def _deliver(self, number: int, subscriber: str, node: str, time: int) -> None:
+        if subscriber not in self.results[number].delivered:
+            self.results[number].delivered[subscriber] = time, node
             self._encounters[node].learn_age(time - self._notes[number].time)
 
 
@@ -277,65 +284,74 @@ def list_places(
 ) -> dict[str, list[tuple[int, str]]]:
     """Return where each subscriber was since when: where it asked, then where it came to."""
     places: dict[str, list[tuple[int, str]]] = {}
-    for owner in sorted({*stays, *homes}):
-        moves = [(stay.begin, stay.node) for stay in stays.get(owner, ())]
-        if owner in homes:
-            moves.append(homes[owner])
-        places[owner] = sorted(moves)
+    for subscriber in sorted({*stays, *homes}):
+        moves = [(stay.begin, stay.node) for stay in stays.get(subscriber, ())]
+        if subscriber in homes:
+            moves.append(homes[subscriber])
+        places[subscriber] = sorted(moves)
     return places
 
 
 # On Spark -------------------------------------------------------------------------------
-# Notifications are split into groups that are replayed separately (`replay`), all over the same
-# contacts; then strategies and copy budgets are compared, and one is recommended.
+# A sample of the notifications is replayed, in groups that do not touch each other (`replay`), all
+# over the same contacts. Only what was expected is counted (withheld on purpose by no node), so
+# that a strategy and the headline have one denominator.
+#
+# How sure a difference is: notifications are cut into blocks by a hash of their id, and blocks are
+# drawn with replacement, again and again (a bootstrap); the same draw for all strategies, so that
+# what is hard to deliver weighs on all of them alike. How right the replay is: what it says of the
+# strategy in use, against what the logs say of it.
 
 STRATEGIES = (
     *("direct", "spray:2", "spray:4", "spray:8", "spray:16"),
     *("utility:4", "utility:8", "utility:11", "utility:16", "epidemic"),
 )
 REPLAYED = (
-    "strategy string, note_id bigint, relays int, owner string, at bigint, delivered bigint, "
-    "is_remote boolean"
+    "strategy string, notification_id bigint, relays int, subscriber string, at bigint,"
+    " delivered bigint, is_remote boolean"
 )
+SAMPLE = 20_000  # notifications that are replayed, at most
+BLOCKS = 200
+_NOTE_BYTES = 200.0  # of a notification between nodes, where no transfer tells
 _PART = 2_000  # notifications replayed together
+_DRAWS = 400
 _ENOUGH = 0.99  # of what the best delivers
 _SOON = 1.25  # times the latency (p90) of the fastest of those
+_LEAST_PAIRS, _LEAST_MS = 100, 3_600_000  # less evidence is none
+_FLOOR = 2  # copies: fair weather alone speaks for fewer
 
-NEEDED = ("note_id", "owner", "origin", "born", "at", "until", "degree", "asked")
+NEEDED = ("notification_id", "subscriber", "origin", "born", "at", "until", "degree", "asked")
 
 
 def replay_strategies(
     pairs: DataFrame,
-    contacts: Sequence[ContactSpan],
-    stays: Mapping[str, Sequence[Stay]],
-    homes: Mapping[str, tuple[int, str]],
-    end: int,
+    shared: SharedContacts,
     strategies: Sequence[str] = STRATEGIES,
+    *,
+    sample: int = SAMPLE,
 ) -> DataFrame:
-    """Return what each strategy does with each pair of `describe_pairs`.
+    """Return what each strategy does with pairs of `describe_pairs`, of so many notifications.
 
-    `homes` says where and since when each subscriber is known to be before it comes anywhere: where
-    it subscribed first.
+    The sample follows from the ids alone. `relays` stands in one row of each notification.
     """
-    notes = pairs.groupBy("note_id", "origin", "born", "at").agg(
-        F.collect_list(F.struct("owner", "degree", "asked", "until")).alias("wanted")
+    notes = pairs.groupBy("notification_id", "origin", "born", "at").agg(
+        F.collect_list(F.struct("subscriber", "degree", "asked", "until")).alias("wanted")
     )
-    size = F.greatest(F.lit(1), F.ceil(F.lit(notes.count()) / _PART))
-    parts = notes.withColumn("part", F.pmod(F.xxhash64("note_id"), size))
-    names = notes.sparkSession.createDataFrame([(name,) for name in strategies], "strategy string")
-    world = World(list(contacts), list_places(stays, homes))
-    graph = ContactGraph(contacts, {stay.node for kept in stays.values() for stay in kept})
+    chosen = notes.orderBy(F.xxhash64("notification_id"), "notification_id").limit(sample)
+    parts = 1 if is_single(notes.sparkSession) else -(-sample // _PART)
+    cut = chosen.withColumn("part", F.pmod(F.xxhash64("notification_id", F.lit(1)), parts))
+    named = F.explode(F.array(*(F.lit(name) for name in strategies)))
 
     def work(frame: pd.DataFrame) -> pd.DataFrame:
         name = str(frame["strategy"].iloc[0])
-        frame = frame.sort_values("note_id")
-        find = lru_cache(maxsize=4_096)(graph.find_arrivals)
+        frame = frame.sort_values("notification_id")
+        graph, contacts, stays, homes, end, find = shared.load()
 
         def find_places(want: dict[str, Any], limit: int) -> list[Stay]:
             """Return where a subscriber can be served: there, with the subscription, in time."""
             known = [find(each["origin"], int(each["begins"])) for each in want["asked"]]
             places = []
-            for stay in stays.get(want["owner"], ()):
+            for stay in stays.get(want["subscriber"], ()):
                 ready = min((graph.read(times, stay.node) for times in known), default=limit + 1)
                 begin, until = max(stay.begin, ready), min(stay.end, limit)
                 if begin <= until:
@@ -346,84 +362,157 @@ def replay_strategies(
         for row in frame.itertuples(index=False):
             limits = [limit_time(want["until"], end) for want in row.wanted]
             wanted = {
-                want["owner"]: (int(want["degree"]), find_places(want, limit))
+                want["subscriber"]: (int(want["degree"]), find_places(want, limit))
                 for want, limit in zip(row.wanted, limits, strict=True)
             }
-            notes.append(Carried(int(row.note_id), row.origin, int(row.born), max(limits), wanted))
+            notes.append(
+                Carried(int(row.notification_id), row.origin, int(row.born), max(limits), wanted)
+            )
+        world = World(contacts, list_places(stays, homes))
         done = replay(world, notes, make_strategy(name))
         rows = []
         for note, result, at in zip(notes, done, frame["at"], strict=True):
-            for owner in note.wanted:
-                time, node = result.delivered.get(owner, (None, None))
+            for place, subscriber in enumerate(note.wanted):
+                time, node = result.delivered.get(subscriber, (None, None))
                 is_remote = None if node is None else node != note.origin
-                rows.append((name, note.id, result.relays, owner, int(at), time, is_remote))
+                relays = 0 if place else result.relays
+                rows.append((name, note.id, relays, subscriber, int(at), time, is_remote))
         columns = [column.split()[0] for column in REPLAYED.split(", ")]
         return pd.DataFrame(rows, columns=columns).astype({"delivered": "Int64"})
 
-    return parts.crossJoin(names).groupBy("strategy", "part").applyInPandas(work, REPLAYED)
+    groups = cut.withColumn("strategy", named).groupBy("strategy", "part")
+    return groups.applyInPandas(work, REPLAYED)
 
 
-def compare_strategies(replayed: DataFrame, note_bytes: float) -> DataFrame:
-    """Return one row a strategy: delivered of wanted, latency, copies and bytes a delivery.
+def compare_strategies(replayed: DataFrame, costs: DataFrame) -> DataFrame:
+    """Return a row for each strategy and block, and one with the block null for all of a strategy.
 
-    `note_bytes` is what a notification weighs on a link. `overhead` as in `measure_costs`.
+    Columns: wanted, delivered, remote, relays, latencies, ratio, copies and bytes a delivery.
+    `costs` are those of `measure_costs`: they say what a notification weighs on a link.
     """
-    delivered = F.col("delivered").isNotNull()
-    pairs = replayed.withColumn("latency", F.col("delivered") - F.col("at"))
-    told = pairs.groupBy("strategy").agg(
+    weight = f"nvl(try_divide(notification_bytes, relays), {_NOTE_BYTES}D) as weight"
+    block = F.pmod(F.xxhash64("notification_id", F.lit(2)), BLOCKS)
+    pairs = replayed.withColumns({"latency": F.col("delivered") - F.col("at"), "block": block})
+    counted = pairs.rollup("strategy", "block").agg(
         F.count("*").alias("wanted"),
-        F.count_if(delivered).alias("delivered"),
+        F.count("delivered").alias("delivered"),
         F.count_if(F.col("is_remote")).alias("remote"),
+        F.sum("relays").alias("relays"),
         *measure_latency("latency"),
     )
-    relays = (
-        replayed.select("strategy", "note_id", "relays")
-        .distinct()
-        .groupBy("strategy")
-        .agg(F.sum("relays").alias("relays"))
-    )
     return (
-        told.join(relays, "strategy")
+        counted.where("strategy is not null")
+        .crossJoin(costs.selectExpr(weight))
         .withColumn("ratio", F.try_divide("delivered", "wanted"))
         .withColumn("copies_per_delivery", F.try_divide("relays", "delivered"))
         .withColumn("overhead", F.try_divide(F.col("relays") - F.col("remote"), "delivered"))
-        .withColumn("bytes_per_delivery", F.col("copies_per_delivery") * F.lit(note_bytes))
-        .orderBy("strategy")
+        .withColumn("bytes_per_delivery", F.col("copies_per_delivery") * F.col("weight"))
+        .withColumn("bytes", (F.col("relays") * F.col("weight")).cast("bigint"))
+        .drop("weight")
+        .orderBy("strategy", "block")
     )
 
 
-def recommend(table: pd.DataFrame, used: str = "") -> tuple[str, str]:
-    """Return the strategy to take and why, from `compare_strategies`.
+# Advice ---------------------------------------------------------------------------------
+
+
+class Advice(NamedTuple):
+    """What to do: the strategy to take ("": nothing is advised) and why; the table behind it."""
+
+    best: str
+    text: str
+    table: pd.DataFrame
+
+
+class Evidence(NamedTuple):
+    """What really happened, to be compared with."""
+
+    used: str  # the strategy of all nodes, if they use one
+    expected: int
+    delivered: int
+    span: int  # of the logs, ms
+
+
+def advise(whole: pd.DataFrame, blocks: pd.DataFrame, evidence: Evidence) -> Advice:
+    """Return what to do, from the rows of `compare_strategies` for all, and for blocks.
 
     Enough is 99 % of what the best delivers; of those that deliver enough and take at most a
     quarter longer than the fastest of them (nine tenths of the deliveries), the one that copies
-    least.
+    least is the candidate. It is advised if the difference is beyond chance and beyond the error of
+    the replay: it delivers more, or not less for fewer bytes.
     """
-    if table.empty or not table["delivered"].sum():
-        return "", "Nothing could have been delivered by any strategy: there is nothing to compare."
-    enough = table[table["ratio"] >= _ENOUGH * table["ratio"].max()]
+    whole = whole.sort_values("strategy").reset_index(drop=True)
+    if whole.empty or not whole["delivered"].sum():
+        nothing = "Nothing could have been delivered by any strategy: there is nothing to compare."
+        return Advice("", nothing, whole)
+    base = evidence.used if evidence.used in set(whole["strategy"]) else ""
+    if base:
+        gains = draw_gains(blocks, base)
+        low_high = np.quantile(gains, [0.025, 0.975], axis=1)  # in the order of names, too
+        ours = whole.loc[whole["strategy"] == base, "delivered"].iloc[0]
+        whole["gain"] = whole["delivered"] - ours
+        whole["gain_low"], whole["gain_high"] = low_high
+    replayed = int(whole["wanted"].max())
+    scale = evidence.expected / replayed if replayed else 1.0
+    sampled = "" if scale <= 1 else f" From a sample of {replayed:,} of {evidence.expected:,}."
+    if evidence.expected < _LEAST_PAIRS or evidence.span < _LEAST_MS:
+        return Advice(
+            "",
+            f"No advice: {evidence.expected:,} expected deliveries in {evidence.span / 60_000:,.0f}"
+            f" min are too little to judge by; it takes {_LEAST_PAIRS} and"
+            f" {_LEAST_MS // 60_000} min.",
+            whole,
+        )
+    enough = whole[whole["ratio"] >= _ENOUGH * whole["ratio"].max()]
     fastest = enough["p90_ms"].min()
     quick = enough[enough["p90_ms"] <= max(_SOON * fastest, fastest + 1_000)]
-    best = quick.sort_values(["relays", "p90_ms", "strategy"]).iloc[0]
-    most = table.sort_values(["relays", "strategy"]).iloc[-1]
+    bold = quick[[_count_copies(name) >= _FLOOR or name == base for name in quick["strategy"]]]
+    if bold.empty:
+        few = f"only strategies with fewer than {_FLOOR} copies deliver as much and as soon"
+        return Advice("", f"No advice: {few}, which fair weather alone may explain.", whole)
+    best = bold.sort_values(["relays", "p90_ms", "strategy"]).iloc[0]
+    name = str(best["strategy"])
+    told = (
+        f"{best['ratio']:.1%} of the expected, with {best['copies_per_delivery']:.2f} copies each"
+    )
+    if not base:
+        return Advice(
+            name, f"The nodes do not all use one strategy. {name} delivers {told}.{sampled}", whole
+        )
+    mine = whole[whole["strategy"] == base].iloc[0]
+    error = float(mine["ratio"]) - evidence.delivered / evidence.expected
+    sure = (
+        f" The replay of {base} delivers {mine['ratio']:.1%}, the logs say"
+        f" {evidence.delivered / evidence.expected:.1%}: it is wrong by {abs(error):.1%}.{sampled}"
+    )
+    if name == base:
+        return Advice(name, f"You use {base}, and nothing replayed is better: {told}.{sure}", whole)
+    around = max(best["gain"] - best["gain_low"], best["gain_high"] - best["gain"])
+    megabytes = (best["bytes"] - mine["bytes"]) / 1e6 * scale
     text = (
-        f"{best['strategy']} delivers {best['ratio']:.1%} of what was wanted, "
-        f"nine tenths of it within {best['p90_ms'] / 1000:,.0f} s, with "
-        f"{best['copies_per_delivery']:.2f} copies a delivery"
+        f"You use {base}; {name} would give {best['gain'] * scale:+,.0f} deliveries"
+        f" (±{around * scale:,.0f}) of {evidence.expected:,} for {megabytes:+,.1f} MB, nine tenths"
+        f" within {best['p90_ms'] / 1000:,.0f} s instead of {mine['p90_ms'] / 1000:,.0f} s."
     )
-    if most["strategy"] != best["strategy"] and most["relays"]:
-        text += f"; {most['strategy']} takes {most['copies_per_delivery']:.2f}"
-        text += f" for {most['ratio']:.1%}"
-    if used and used == best["strategy"]:
-        text += ". It is what the nodes use"
-    return str(best["strategy"]), text + "."
+    is_more = best["gain_low"] > 0 and best["gain"] > abs(error) * replayed
+    is_cheaper = best["gain_low"] >= -(1 - _ENOUGH) * replayed and megabytes < 0
+    if is_more or is_cheaper:
+        return Advice(name, text + sure, whole)
+    return Advice(base, f"Stay with {base}. {text} That is within chance or error.{sure}", whole)
 
 
-def find_homes(windows: DataFrame) -> dict[str, tuple[int, str]]:
-    """Return where and when each subscriber subscribed first."""
-    rows = (
-        windows.groupBy("owner")
-        .agg(F.min("begins").alias("begins"), F.min_by("origin", "begins").alias("origin"))
-        .collect()
+def draw_gains(blocks: pd.DataFrame, base: str, draws: int = _DRAWS) -> np.ndarray[Any, Any]:
+    """Return what each strategy delivers beyond one of them, in draws of blocks: rows by name."""
+    table = blocks.pivot_table(
+        index="strategy", columns="block", values="delivered", aggfunc="sum", fill_value=0
     )
-    return {row["owner"]: (row["begins"], row["origin"]) for row in rows}
+    differences = (table - table.loc[base]).to_numpy(dtype=float)
+    count = differences.shape[1]
+    weights = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=draws)
+    drawn: np.ndarray[Any, Any] = differences @ weights.T
+    return drawn
+
+
+def _count_copies(name: str) -> int:
+    """Return how many copies a strategy may make; one without a budget makes many."""
+    return 1 if name == "direct" else int(make_strategy(name).copies) or 1 << 20

@@ -21,7 +21,7 @@ __all__ = ["FOREVER", "MATCHES", "Meanings", "SharedIndex", "TooManyError", "bui
 __all__ += ["collect_meanings", "find_notes", "find_windows", "match_files", "match_globally"]
 __all__ += ["match_notes"]
 
-_INDEXED = ("subscription_id", "owner", "begins", "ends", "language", "vocabulary", "vector")
+_INDEXED = ("subscription_id", "subscriber", "begins", "ends", "language", "vocabulary", "vector")
 
 
 def collect_meanings(vocabulary: DataFrame) -> Meanings:
@@ -33,7 +33,7 @@ def collect_meanings(vocabulary: DataFrame) -> Meanings:
 def match_globally(
     notes: DataFrame,
     windows: DataFrame,
-    vocabulary: DataFrame | None = None,
+    vocabulary: DataFrame | Meanings | None = None,
     *,
     files: str | Path | None = None,
     folder: str | Path | None = None,
@@ -42,10 +42,10 @@ def match_globally(
     """Return all matches, and the index that finds them.
 
     `notes` and `windows` are what `find_notes` and `find_windows` return, `vocabulary` the records
-    of that kind; `files` is where the notifications are as Parquet, if they are. The index is
-    built here, on the driver; the matches when they are asked for.
+    of that kind or what they mean; `files` is where the notifications are as Parquet, if they are.
+    The index is built here, on the driver; the matches when they are asked for.
     """
-    meanings = None if vocabulary is None else collect_meanings(vocabulary)
+    meanings = collect_meanings(vocabulary) if isinstance(vocabulary, DataFrame) else vocabulary
     table = windows.select(*_INDEXED).toArrow()
     index = build_index(windows.sparkSession, table, folder=folder, limit=limit, meanings=meanings)
     if files is not None:

@@ -22,7 +22,7 @@ from denwatch.node.backend_api import load_languages
 from denwatch.node.matching.index import FuzzyIndex, load_index, save_index
 from denwatch.node.matching.records import EVENT_ATTRIBUTES, SubscriptionBatch
 from denwatch.protocol.frames import FUZZY
-from denwatch.spark.matching.kernels import decode_subscriptions
+from denwatch.spark.matching.kernels import decode_subscriptions, find_restricted
 from denwatch.spark.matching.value_index import build_value_index, load_value_index
 from denwatch.spark.matching.windows import Meanings
 from denwatch.spark.session import is_local
@@ -61,7 +61,7 @@ class SharedIndex:
     is_shipped: bool  # executors received the files from Spark
     shards: tuple[Shard, ...]
     subscriptions: int
-    content: int  # how many of them are in languages that match typed content
+    content: int  # how many of them match typed content, or have restrictors
     vocabularies: int  # known ones; with two or more, notifications are matched by vocabulary
     errors: dict[int, str]  # by id: subscriptions that cannot be matched, and why
 
@@ -76,7 +76,7 @@ class SharedIndex:
 class Names:
     """The names behind the numbers in the rows."""
 
-    owners: pa.Array
+    subscribers: pa.Array
     vocabularies: dict[bytes, int]  # the bit of each
 
 
@@ -91,11 +91,11 @@ def build_index(
 ) -> SharedIndex:
     """Build the index of a table of subscriptions, and make it available to the executors.
 
-    The columns are subscription_id, owner, begins, ends (ms; see `windows`), vector, and if there
-    are several, language and vocabulary. No shard takes more than `limit` bytes, unless one mask
-    alone does. A shard is also filed by value (`value_index`) where that is faster, or where lists
-    have at most `max_list` entries on average. Without `meanings` all vocabularies are taken to
-    mean the same.
+    The columns are subscription_id, subscriber, begins, ends (ms; see `windows`), vector, and if
+    there are several, language and vocabulary. No shard takes more than `limit` bytes, unless one
+    mask alone does. A shard is also filed by value (`value_index`) where that is faster, or where
+    lists have at most `max_list` entries on average. Without `meanings` all vocabularies are taken
+    to mean the same.
     """
     folder = Path(folder or tempfile.mkdtemp(prefix="denwatch-index-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,9 @@ def build_index(
     rows = _build_rows(table, ids, batch, folder, meanings)
     np.save(folder / ROWS, rows)
     shards = tuple(_save_shards(batch, folder, limit, max_list))
-    others = np.flatnonzero(known_here & (languages != FUZZY))
+    # Fuzzy ones with restrictors are in a shard too, for notifications whose readings are all new.
+    joined = fuzzy[find_restricted(vectors.take(pa.array(fuzzy)))]
+    others = np.union1d(np.flatnonzero(known_here & (languages != FUZZY)), joined)
     content = _save_content(folder, vectors, languages, others, meanings)
     master = str(spark.sparkContext.master)
     known = len(meanings.known)
@@ -135,12 +137,12 @@ def _build_rows(
     meanings: Meanings,
 ) -> NDArray[np.int64]:
     """Write the names; return for every subscription what `keep_hits` needs."""
-    owners = pa.array(table["owner"].to_pylist(), pa.string()).dictionary_encode()
+    subscribers = pa.array(table["subscriber"].to_pylist(), pa.string()).dictionary_encode()
     rows = np.empty((len(ids), 5), np.int64)  # a subscription's numbers stand in one cache line
     rows[:, 0] = ids
     rows[:, 1] = table["begins"].to_numpy()
     rows[:, 2] = table["ends"].to_numpy()
-    rows[:, 3] = owners.indices.to_numpy(zero_copy_only=False)
+    rows[:, 3] = subscribers.indices.to_numpy(zero_copy_only=False)
     rows[:, 4] = -1
     known = meanings.known
     if len(known) > MAX_VOCABULARIES:
@@ -148,7 +150,7 @@ def _build_rows(
     if len(known) > 1 and "vocabulary" in table.column_names:
         _mark_agreement(rows[:, 4], table["vocabulary"].to_pylist(), batch, meanings)
     names = {
-        "owners": owners.dictionary.to_pylist(),
+        "subscribers": subscribers.dictionary.to_pylist(),
         "vocabularies": [word.hex() for word in known],
     }
     (folder / NAMES).write_text(json.dumps(names), encoding="utf-8")
@@ -251,7 +253,7 @@ def _save_content(
     rows: NDArray[np.int64],
     meanings: Meanings,
 ) -> int:
-    """Write the subscriptions to typed content: by row, their language and their bytes."""
+    """Write what no shard answers alone: by row, its language and its bytes."""
     filters = {int(row): (int(languages[row]), vectors[int(row)].as_py().hex()) for row in rows}
     documents = {key.hex(): text for key, text in meanings.documents.items()} if filters else {}
     stored = {"filters": filters, "documents": documents}
@@ -291,4 +293,4 @@ def load_names(path: Path) -> Names:
     """Return the names, kept for the next task."""
     names = json.loads(path.read_text(encoding="utf-8"))
     words = {bytes.fromhex(word): bit for bit, word in enumerate(names["vocabularies"])}
-    return Names(pa.array(names["owners"], pa.string()), words)
+    return Names(pa.array(names["subscribers"], pa.string()), words)

@@ -21,10 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from denwatch.node.backend_api import describe_content, load_languages
 from denwatch.node.matching import index as node_index
+from denwatch.node.matching.joins import JoinMatcher
 from denwatch.node.matching.plugins import Matcher
 from denwatch.node.matching.search import MatchBatch, NotificationBatch
 from denwatch.protocol import notification
 from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import FUZZY
 from denwatch.spark.matching import index as files
 from denwatch.spark.matching import kernels
 from denwatch.spark.matching.index import CONTENTS, NAMES, ROWS, Shard, SharedIndex
@@ -38,16 +40,16 @@ from pyspark.sql.types import ArrayType, LongType, ShortType, StringType, Struct
 
 MATCHES = StructType(
     [
-        StructField("note_id", LongType(), nullable=False),
+        StructField("notification_id", LongType(), nullable=False),
         StructField("subscription_id", LongType(), nullable=False),
-        StructField("owner", StringType()),
+        StructField("subscriber", StringType()),
         StructField("possible", ShortType(), nullable=False),
         StructField("certain", ShortType(), nullable=False),
         StructField("attribute", ShortType(), nullable=False),
     ]
 )
 ALL_COLUMNS = tuple(MATCHES.names)
-NEEDED = ("note_id", "at", "doubt", "vector")
+NEEDED = ("notification_id", "at", "doubt", "vector")
 
 
 def match_notes(
@@ -55,8 +57,8 @@ def match_notes(
 ) -> DataFrame:
     """Return the matches of notifications: the columns of MATCHES that are asked for, in no order.
 
-    The notifications' columns are note_id, at and doubt (ms) and vector; vocabulary where there are
-    several, and device where subscriptions to typed content ask for it.
+    The notifications' columns are notification_id, at and doubt (ms) and vector; vocabulary where
+    there are several, and device where subscriptions to typed content ask for it.
     """
     chosen = notes.select(*list_inputs(index, notes.columns))
     schema = choose_schema(columns)
@@ -120,16 +122,18 @@ def match_batch(
     names = files.load_names(index.find(NAMES))
     schema = choose_arrow(columns)
     readings, _ = kernels.decode_notes(batch.column("vector"))
-    note_ids, at, doubt = (copy_numbers(batch, name) for name in ("note_id", "at", "doubt"))
+    notification_ids, at, doubt = (
+        copy_numbers(batch, name) for name in ("notification_id", "at", "doubt")
+    )
     words = find_words(batch, names.vocabularies)
     rows = files.load_rows(index.find(ROWS))
     for hits in find_matches(readings, index, shard):
         found = hits.starts, hits.ids, hits.possible, hits.certain, hits.attributes
-        *kept, degrees = kernels.keep_hits(*found, note_ids, at, doubt, words, rows)
+        *kept, degrees = kernels.keep_hits(*found, notification_ids, at, doubt, words, rows)
         made = dict(zip(ALL_COLUMNS, map(pa.array, (*kept, *degrees)), strict=True))
-        if "owner" in columns:
-            coded = pa.DictionaryArray.from_arrays(made["owner"], names.owners)
-            made["owner"] = coded.cast(pa.string())
+        if "subscriber" in columns:
+            coded = pa.DictionaryArray.from_arrays(made["subscriber"], names.subscribers)
+            made["subscriber"] = coded.cast(pa.string())
         yield pa.RecordBatch.from_arrays([made[name] for name in columns], schema=schema)
 
 
@@ -213,54 +217,59 @@ def pack_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(lists, batch.schema.names)
 
 
-# Typed content --------------------------------------------------------------------------
-# Workers use the node's own matchers of all languages but the fuzzy one. Such subscriptions are few
-# and written by programs; a notification is matched by the names and values that its vocabulary
-# gives it.
+# Typed content, and old readings ---------------------------------------------------------
+# Workers use the node's own matchers of all languages, of the fuzzy one `JoinMatcher`. Such
+# subscriptions are few; a notification is matched by the names and values that its vocabulary gives
+# it.
 
 
 @lru_cache(maxsize=2)
-def load_content(path: Path) -> tuple[list[Matcher[Any, Any]], Meanings]:
+def load_content(path: Path) -> tuple[dict[int, Matcher[Any, Any]], Meanings]:
     """Return the matchers with the subscriptions by row, and the vocabularies that name values."""
     stored = json.loads(path.read_text(encoding="utf-8"))
-    matchers: dict[int, Matcher[Any, Any]] = {}
+    matchers: dict[int, Matcher[Any, Any]] = {FUZZY: JoinMatcher()}
     for row, (id_, data) in stored["filters"].items():
         language = load_languages().find(id_)
         if id_ not in matchers:
             matchers[id_] = language.make_matcher()
         matchers[id_].add(int(row), language.decode(bytes.fromhex(data)))
     documents = {bytes.fromhex(key): text for key, text in stored["documents"].items()}
-    return list(matchers.values()), Meanings(documents)
+    return matchers, Meanings(documents)
 
 
 def match_content(
     batch: pa.RecordBatch, index: SharedIndex, columns: Sequence[str]
 ) -> pa.RecordBatch:
-    """Return the matches of a batch with the subscriptions to typed content."""
+    """Return the matches of a batch with subscriptions to typed content, or by old readings."""
     matchers, meanings = load_content(index.find(CONTENTS))
     rows = files.load_rows(index.find(ROWS))
-    owners = files.load_names(index.find(NAMES)).owners
+    subscribers = files.load_names(index.find(NAMES)).subscribers
     found: list[dict[str, Any]] = []
-    for note in batch.to_pylist():
+    words = find_words(batch, files.load_names(index.find(NAMES)).vocabularies)
+    for note, word in zip(batch.to_pylist(), words.tolist(), strict=True):
+        if len(matchers) == 1 and not (note["vector"] or b"\0\0")[1:2] > b"\x0f":
+            continue  # nobody asks for typed content, and it has no old readings
+        try:
+            vector = notification.decode(note["vector"] or b"")
+        except ProtocolError:
+            continue
         latest = note["at"] + (note["doubt"] or 0)
-        content = describe_note(note, meanings)
-        for hit in (hit for matcher in matchers for hit in matcher.match(content)):
-            id_, begins, ends, owner = rows[hit.id, :4].tolist()
+        event = meanings.find_event(note.get("vocabulary") or b"", vector.event)
+        content = describe_content(vector, event, note.get("device") or "")
+        hits = [
+            hit
+            for id_, matcher in matchers.items()
+            for hit in matcher.match(vector if id_ == FUZZY else content)
+        ]
+        for hit in hits:
+            if not int(rows[hit.id, 4]) & word:
+                continue
+            id_, begins, ends, subscriber = rows[hit.id, :4].tolist()
             if begins <= latest and note["at"] < ends:
                 degrees = hit.possible, hit.certain, hit.attribute
-                match = note["note_id"], id_, owners[owner].as_py(), *degrees
+                match = note["notification_id"], id_, subscribers[subscriber].as_py(), *degrees
                 found.append(dict(zip(ALL_COLUMNS, match, strict=True)))
     return pa.RecordBatch.from_pylist(found, schema=choose_arrow(columns))
-
-
-def describe_note(note: dict[str, Any], meanings: Meanings) -> dict[str, Any]:
-    """Return a notification as typed content; nothing of one that cannot be read."""
-    try:
-        vector = notification.decode(note["vector"] or b"")
-    except ProtocolError:
-        return {}
-    event = meanings.find_event(note.get("vocabulary") or b"", vector.event)
-    return describe_content(vector, event, note.get("device") or "")
 
 
 # Parquet files --------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 _NOTE, _SUBSCRIPTION = notification.TYPE, subscription.TYPE
 _MAX_NOTE, _HEAD = notification.MAX_LENGTH, 8
-_WHY, _UNCERTAIN, _WIDE, _FAULTS = 1, 2, 4, 8  # a notification's flags
+_WHY, _UNCERTAIN, _WIDE, _FAULTS, _OLDS = 1, 2, 4, 8, 16  # a notification's flags
 _AHEAD = 16  # matches, from prefetching a row to using it
 
 
@@ -64,7 +64,7 @@ def count_readings(data: Array, ends: Array, counts: Array) -> int:
         counts[n] = -1
         if length < _HEAD or length > _MAX_NOTE:
             continue
-        if data[start] & 0xC0 != _NOTE or data[start + 1] & 0xF0:
+        if data[start] & 0xC0 != _NOTE or data[start + 1] & 0xE0:
             continue
         counts[n] = count_bits(read_pair(data, start + 6))
         total += counts[n]
@@ -76,7 +76,9 @@ def read_notes(
     data: Array, ends: Array, counts: Array, starts: Array, attributes: Array, points: Array,
     wides: Array,
 ) -> None:  # fmt: skip
-    """Write the readings of all vectors; a wrong vector gets no readings and the count -1.
+    """Write the new readings of all vectors; a wrong vector gets none and the count -1.
+
+    Old readings are checked and passed over: `job.match_content` serves who asks for them.
 
     Kernel: one pass over all bytes. `size` is the next free reading; when a vector turns out to be
     wrong, it falls back to where the vector began, so nothing of it remains.
@@ -95,7 +97,8 @@ def read_notes(
         at += _HEAD
         uncertain = int64(0)
         wide = int64(0)
-        for flag in (_UNCERTAIN, _WIDE, _FAULTS):
+        olds = int64(0)
+        for flag in (_UNCERTAIN, _WIDE, _FAULTS, _OLDS):
             if flags & flag:
                 mask = read_pair(data, at) if at + 2 <= stop else 0
                 at += 2
@@ -105,6 +108,9 @@ def read_notes(
                     uncertain = mask
                 elif flag == _WIDE:
                     wide = mask
+                elif flag == _OLDS:
+                    olds = mask
+                    right = right and (olds != features or flags & _FAULTS)
         first = size
         left = features
         while left:  # only set bits: a test of all sixteen is predicted wrongly every other time
@@ -126,7 +132,11 @@ def read_notes(
                     right = False
             if many == 4 and points[size, 0] == points[size, 3]:
                 right = False
-            size += 1
+            size += 1 - (olds >> bit & 1)
+        while olds:
+            olds &= olds - 1
+            right = right and at < stop and 0 < data[at] <= LAST_DURATION
+            at += 1
         if flags & _WHY:
             right = right and at + 2 <= stop and data[at] <= 15
             at += 2
@@ -186,9 +196,9 @@ def read_subscriptions(data: Array, ends: Array, subs: Array, preds: Array, plai
 @compiled
 def keep_hits(
     starts: Array, numbers: Array, possible: Array, certain: Array, attributes: Array,
-    note_ids: Array, at: Array, doubt: Array, words: Array, rows: Array,
+    notification_ids: Array, at: Array, doubt: Array, words: Array, rows: Array,
 ) -> tuple[Array, Array, Array, Array]:  # fmt: skip
-    """Return (note, subscription, owner, degrees) of the matches in force.
+    """Return (note, subscription, subscriber, degrees) of the matches in force.
 
     Kernel: filters the index's matches by time and vocabulary, with rows prefetched. A row has a
     subscription's id, begin, end, subscriber and, as bits, the vocabularies that it agrees with;
@@ -199,7 +209,7 @@ def keep_hits(
     places = rows.ravel()
     notes = np.empty(size, np.int64)
     ids = np.empty(size, np.int64)
-    owners = np.empty(size, np.int32)
+    subscribers = np.empty(size, np.int32)
     degrees = np.empty((3, size), np.int16)
     kept = 0
     for n in range(starts.size - 1):
@@ -211,14 +221,14 @@ def keep_hits(
                 prefetch(places, int64(numbers[hit + _AHEAD]) * rows.shape[1])
             row = int64(numbers[hit])
             if rows[row, 1] <= latest and time < rows[row, 2] and rows[row, 4] & word:
-                notes[kept] = note_ids[n]
+                notes[kept] = notification_ids[n]
                 ids[kept] = rows[row, 0]
-                owners[kept] = rows[row, 3]
+                subscribers[kept] = rows[row, 3]
                 degrees[0, kept] = possible[hit]
                 degrees[1, kept] = certain[hit]
                 degrees[2, kept] = attributes[hit] & 15
                 kept += 1
-    return notes[:kept], ids[:kept], owners[:kept], degrees[:, :kept]
+    return notes[:kept], ids[:kept], subscribers[:kept], degrees[:, :kept]
 
 
 # Columns of vectors ---------------------------------------------------------------------
@@ -256,6 +266,15 @@ def decode_notes(column: pa.Array) -> tuple[NotificationBatch, NDArray[np.bool_]
     ages = np.zeros(size, np.int64)  # a notification matches as it was when it was read
     readings = NotificationBatch(starts, attributes[:used], points[:used], wides[:used], ages)
     return readings, counts >= 0
+
+
+def find_restricted(column: pa.Array) -> NDArray[np.int64]:
+    """Return the rows of the vectors that have restrictors, by their flags."""
+    data, ends = view_bytes(column)
+    rows = np.flatnonzero(np.diff(ends) > _HEAD + 1)
+    at = ends[rows]
+    flags = data[at + 1] & 8 != 0, data[at + 8] & subscription.MORE != 0
+    return rows[flags[0] & flags[1] & (data[at + 9] & subscription.RESTRICTORS != 0)]
 
 
 def decode_subscriptions(column: pa.Array) -> tuple[SubscriptionBatch, dict[int, str]]:

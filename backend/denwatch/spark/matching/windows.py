@@ -21,13 +21,13 @@ NOTE_COLUMNS = (  # of a record, as its origin made it
     *("origin", "run", "sequence", "device", "device_epoch", "device_sequence"),
     *("at", "doubt", "expires", "vocabulary", "vector"),
 )
-_SAME = ("owner", "role", "words", "language", "vocabulary", "vector", "created", "expires")
+_SAME = ("subscriber", "role", "words", "language", "vocabulary", "vector", "created", "expires")
 
 
 def find_windows(subscribe: DataFrame, unsubscribe: DataFrame) -> DataFrame:
     """Return one row a subscription, from the records of these kinds.
 
-    Columns: subscription_id, origin, run, sequence, owner, role, words, language, vocabulary,
+    Columns: subscription_id, origin, run, sequence, subscriber, role, words, language, vocabulary,
     vector, options, begins, ends (ms, FOREVER if it has not ended) and end_reason (null: in force).
     """
     order = F.struct("source", "time", "node", "epoch", "number")  # its own node's record first
@@ -55,11 +55,11 @@ def find_windows(subscribe: DataFrame, unsubscribe: DataFrame) -> DataFrame:
 def find_notes(note: DataFrame) -> DataFrame:
     """Return one row a notification, from the records of the kind: it was logged wherever it came.
 
-    Columns: note_id, origin, run, sequence, device, device_epoch, device_sequence, at, doubt,
-    expires, vocabulary, vector.
+    Columns: notification_id, origin, run, sequence, device, device_epoch, device_sequence, at,
+    doubt, expires, vocabulary, vector.
     """
     order = F.struct("source", "time", "node", "epoch", "number")
-    return note.groupBy(F.col("item").alias("note_id")).agg(
+    return note.groupBy(F.col("item").alias("notification_id")).agg(
         *(F.min_by(F.col(name), order).alias(name) for name in NOTE_COLUMNS)
     )
 

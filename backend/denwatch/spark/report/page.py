@@ -1,15 +1,21 @@
-"""The report as one HTML file that needs nothing else: no script, no request, no font. Pure.
+"""The report as one HTML file that needs nothing else: no request, no font, no library. Pure.
 
-It follows the reader's light or dark setting, fits a telephone, and prints on paper.
+It follows the reader's light or dark setting, fits a telephone, and prints on paper. Its one script
+filters the list of failed deliveries, fills in the filter from a row of another table, and widens a
+picture; the page's policy allows the script by its hash, and nothing else.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 import pandas as pd
+from denwatch.spark.analytics.fleet import describe_bottleneck
 from denwatch.spark.report import pictures as draw
 from denwatch.spark.report.svg import format_number, format_span, format_time
 
@@ -26,22 +32,24 @@ font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 main{max-width:1100px;margin:0 auto;padding:24px 20px 48px}
 h1{font-size:1.6rem;margin:0 0 4px}h2{font-size:1.1rem;margin:0 0 6px}
 p{margin:0 0 10px}.note{color:var(--soft);font-size:.9rem}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:18px 0}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(220px,1fr));gap:12px;margin:18px 0}
 .card{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:10px 12px}
 .card b{display:block;font-size:1.45rem;line-height:1.2}
 .card span{color:var(--soft);font-size:.85rem}
-.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:18px}
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:18px;
+align-items:start}
 figure{margin:0;border:1px solid var(--rule);border-radius:8px;padding:14px;break-inside:avoid}
 figcaption{margin-top:6px}svg{display:block;width:100%;height:auto}
 .empty{color:var(--soft);padding:30px 0;text-align:center}
 .advice{border-left:4px solid var(--good);background:var(--card);padding:10px 14px;margin:18px 0}
 .warn{border-left-color:var(--fair)}
 table{border-collapse:collapse;width:100%;font-size:.85rem}
-th,td{text-align:right;padding:3px 8px;border-bottom:1px solid var(--rule)}
-th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:600}
+th,td{text-align:left;padding:3px 8px;border-bottom:1px solid var(--rule)}
+td{white-space:nowrap}th{color:var(--soft);font-weight:600}.figure{text-align:right}
 details{margin-top:8px}summary{cursor:pointer;color:var(--soft);font-size:.85rem}
 .scroll{overflow-x:auto}section{margin-top:26px}
-.label{font-size:11px;fill:var(--soft)}.title{font-size:11px;fill:var(--ink)}
+.label{font-size:11px;fill:var(--soft);paint-order:stroke;stroke:var(--paper);stroke-width:3px}
+.title{font-size:11px;fill:var(--ink)}
 .name{font-size:13px;fill:var(--ink);font-weight:600}
 .grid-line,.grid line{stroke:var(--rule)}line.grid{stroke:var(--rule)}line.axis{stroke:var(--soft)}
 line.link{stroke:var(--pale);stroke-linecap:round}
@@ -49,7 +57,25 @@ line.link{stroke:var(--pale);stroke-linecap:round}
 .fill-bad{fill:var(--bad)}.fill-odd{fill:var(--odd)}.fill-soft{fill:var(--pale)}
 polyline{fill:none;stroke-width:2}.line-main{stroke:var(--main)}.line-good{stroke:var(--good)}
 .line-soft{stroke:var(--pale)}
-@media print{main{max-width:none;padding:0}details{display:none}figure,.card{border-color:#bbb}}
+tr[data-filter]{cursor:pointer}tr[data-filter]:hover{background:var(--card)}
+figure h2{cursor:zoom-in}figure.wide{grid-column:1/-1}figure.wide h2{cursor:zoom-out}
+input{font:inherit;width:100%;padding:6px 10px;border:1px solid var(--rule);border-radius:6px;
+background:var(--paper);color:var(--ink)}.tall{max-height:26rem;overflow:auto}
+@media print{main{max-width:none;padding:0}details,input{display:none}.tall{max-height:none}
+figure,.card{border-color:#bbb}}
+"""
+_SCRIPT = """
+const box=document.getElementById("filter"),told=document.getElementById("told");
+const rows=[...document.querySelectorAll("#failures tbody tr")];
+function show(){const words=box.value.toLowerCase().split(/\\s+/).filter(Boolean);let shown=0;
+for(const row of rows){const text=row.textContent.toLowerCase();
+row.hidden=!words.every(word=>text.includes(word));shown+=!row.hidden}
+told.textContent=shown+" of "+rows.length}
+if(box){box.addEventListener("input",show);show()}
+document.addEventListener("click",event=>{const head=event.target.closest("figure h2");
+if(head)head.parentElement.classList.toggle("wide");
+const row=event.target.closest("tr[data-filter]");
+if(row&&box){box.value=row.dataset.filter;show();box.scrollIntoView({block:"center"})}});
 """
 
 
@@ -76,6 +102,7 @@ class ReportPage(NamedTuple):
     pictures: Sequence[Picture]
     tables: Sequence[tuple[str, str]]  # heading and HTML
     files: Sequence[tuple[str, str]]  # file and what it holds
+    failures: str = ""  # HTML: deliveries that failed, to be filtered
 
 
 def write_page(page: ReportPage) -> str:
@@ -99,14 +126,32 @@ def write_page(page: ReportPage) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         # Nothing may be asked for, whatever a log's text might say.
         '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+        "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+        f"script-src 'sha256-{_hash_script()}'\">"
         '<link rel="icon" href="data:,">'
         f"<title>{escape(page.title)}</title><style>{_STYLE}</style></head><body><main>"
         f'<h1>{escape(page.title)}</h1><p class="note">{escape(page.about)}</p>{warnings}'
-        f'<div class="cards">{cards}</div>{advice}<div class="grid">{pictures}</div>{tables}'
+        f'<div class="cards">{cards}</div>{advice}<div class="grid">{pictures}</div>'
+        f"{_write_failures(page.failures)}{tables}"
         '<section><h2>The tables</h2><p class="note">Parquet, in <code>tables</code> beside '
         f"this page; those behind the pictures also as CSV.</p><ul>{files}</ul></section>"
-        "</main></body></html>\n"
+        f"</main><script>{_SCRIPT}</script></body></html>\n"
+    )
+
+
+def _hash_script() -> str:
+    return base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+
+
+def _write_failures(html: str) -> str:
+    if not html:
+        return ""
+    return (
+        '<section id="failures"><h2>Late, missed and wrong</h2><p class="note">The newest of them:'
+        ' <span id="told"></span>. A click on a row of the tables of causes, subscribers and nodes'
+        " shows those behind it; <code>denwatch trace REPORT ID</code> follows one.</p>"
+        '<p><input id="filter" type="search" placeholder="words of a row, such as: missed partition'
+        f' north" aria-label="filter"></p><div class="scroll tall">{html}</div></section>'
     )
 
 
@@ -122,15 +167,35 @@ def _write_picture(picture: Picture) -> str:
     )
 
 
-def write_table(names: Sequence[str], rows: Sequence[Sequence[object]], left_out: int = 0) -> str:
-    """Return rows as an HTML table; `left_out` says how many more there are."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+def write_table(
+    names: Sequence[str], rows: Sequence[Sequence[object]], left_out: int = 0, keys: int = 0
+) -> str:
+    """Return rows as an HTML table; `left_out` says how many more there are.
+
+    The first `keys` cells of a row are the filter for the failures behind it.
+    """
+    shown = [[_show(value) for value in row] for row in rows]
+    marks = [
+        ' class="figure"' if all(map(_FIGURE.fullmatch, cells)) else ""
+        for cells in (zip(*shown, strict=True) if shown else [()] * len(names))
+    ]
+    head = "".join(f"<th{m}>{escape(name)}</th>" for m, name in zip(marks, names, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(_show(value))}</td>" for value in row) + "</tr>"
-        for row in rows
+        f"<tr{_write_filter(cells[:keys])}>"
+        + "".join(f"<td{m}>{escape(cell)}</td>" for m, cell in zip(marks, cells, strict=True))
+        + "</tr>"
+        for cells in shown
     )
     more = f'<p class="note">and {left_out:,} more rows in the file</p>' if left_out else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+_FIGURE = re.compile(r"([-+]?[\d.,]+(e[-+]\d+)?( ?(ms|s|min|h|d|%))?|\u2013|)")
+
+
+def _write_filter(cells: Sequence[str]) -> str:
+    words = " ".join(filter(None, cells))
+    return f' data-filter="{escape(words, quote=True)}"' if words else ""
 
 
 def _show(value: object) -> str:
@@ -148,7 +213,11 @@ def _show(value: object) -> str:
 # Contents of the report: figures, pictures, tables and their texts ----------------------
 
 NOTHING = "\u2013"  # a dash, for a missing figure
-_SHOWN = 40  # rows of a table in the page
+_SHOWN, _FAILURES = 40, 500  # rows of a table in the page
+_MOMENTS = ("at", "last_heard", "period", "time")
+_SPANS = ("latency", "best_latency")  # and what ends in _ms
+_SHARES = ("share", "share_before", "change", "ratio")
+_KEYS = {"causes": 2, "subscribers": 1, "origins": 1, "fleet": 1, "bottlenecks": 2}  # see `keys`
 
 
 class Figures(NamedTuple):
@@ -163,6 +232,7 @@ class Figures(NamedTuple):
     clocks: Mapping[tuple[str, int], int]
     late: int
     folders: Sequence[str]
+    records: int
 
 
 def build_page(figures: Figures, words: Mapping[str, str]) -> ReportPage:
@@ -171,7 +241,7 @@ def build_page(figures: Figures, words: Mapping[str, str]) -> ReportPage:
     begin, end = int(runs["begins"].min()), int(runs["ends"].max())
     nodes = sorted(set(runs["node"]))
     about = (
-        f"{len(nodes)} nodes, {int(runs['records'].sum()):,} records, "
+        f"{len(nodes)} nodes, {figures.records:,} records, "
         f"{format_time(begin)} to {format_time(end)} UTC ({format_span(end - begin)}); "
         f"from {', '.join(figures.folders)}"
     )
@@ -184,7 +254,28 @@ def build_page(figures: Figures, words: Mapping[str, str]) -> ReportPage:
         _list_pictures(figures, nodes),
         _list_tables(figures),
         [(f"{name}.parquet", text) for name, text in [*words.items(), _QUARANTINE]],
+        show_table(figures.tables["failures"], _FAILURES),
     )
+
+
+def _write_units(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with times, spans and shares as people write them."""
+    columns = {}
+    for name in map(str, table.columns):
+        write: Callable[[float], str] | None = None
+        if name in _MOMENTS:
+            write = format_time
+        elif name in _SPANS or name.endswith("_ms"):
+            write = format_span
+        elif name in _SHARES:
+            write = write_share
+        values = [v if write is None else _write_cell(v, write) for v in table[name]]
+        columns[name.removesuffix("_ms")] = pd.Series(values, dtype=object)
+    return pd.DataFrame(columns)
+
+
+def _write_cell(value: Any, write: Callable[[float], str]) -> str:
+    return "" if value is None or value != value else write(float(value))
 
 
 _QUARANTINE = ("quarantine", "what could not be read, and why")
@@ -234,7 +325,15 @@ def _list_warnings(figures: Figures) -> list[str]:
         warnings.append(
             f"The clock of {node} was {offset / 1000:+,.1f} s off; its times are corrected."
         )
+    missing = figures.tables["fleet"]
+    missing = missing.loc[missing["is_log_missing"].astype(bool), "node"]
+    if len(missing):
+        named = ", ".join(missing)
+        warnings.append(f"No log of {named}: what was missed there is uncertain.")
     head = figures.tables["headline"].iloc[0]
+    courier = describe_bottleneck(figures.tables["bottlenecks"], int(head["missed"]))
+    if courier:
+        warnings.append(courier)
     if int(head["wrong"]):
         text = f"Deliveries that match no subscription in force: {int(head['wrong'])}."
         warnings.append(text + " See the causes.")
@@ -243,7 +342,7 @@ def _list_warnings(figures: Figures) -> list[str]:
 
 def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
     tables = figures.tables
-    held = tables["staleness"].groupby("node")["notes"].sum().to_dict()
+    held = tables["staleness"].groupby("node")["notifications"].sum().to_dict()
     weights = {node: float(held.get(node, 0)) for node in nodes}
     late = format_span(figures.late)
     pictures = (
@@ -275,7 +374,8 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
             "links",
             "Contact graph",
             draw.draw_graph(tables["links"], weights),
-            "The width of a line shows how long the link was up, the size of a node what it held.",
+            "The width of a line shows how long the link was up, the size of a node what it held. "
+            "More than 15 nodes are a matrix: the darker, the longer.",
             "There is no node.",
         ),
         (
@@ -317,27 +417,41 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
         ),
     )
     return [
-        Picture(name, heading, svg, caption, empty, show_table(tables[name]), f"tables/{name}.csv")
+        Picture(
+            *(name, heading, svg, caption, empty),
+            show_table(tables[name], keys=_KEYS.get(name, 0)),
+            f"tables/{name}.csv",
+        )
         for name, heading, svg, caption, empty in pictures
     ]
 
 
-def show_table(table: pd.DataFrame, most: int = _SHOWN) -> str:
-    """Return the first rows of a table as HTML."""
-    rows = table.head(most).astype(object)
-    rows = rows.where(rows.notna(), None).to_numpy().tolist()
-    names = [str(name).replace("_", " ") for name in table.columns]
-    return write_table(names, rows, max(0, len(table) - most))
+def show_table(table: pd.DataFrame, most: int = _SHOWN, *, keys: int = 0) -> str:
+    """Return the first rows of a table as HTML; see `write_table`."""
+    shown = _write_units(table.head(most).astype(object).reset_index(drop=True))
+    rows = shown.where(shown.notna(), None).to_numpy().tolist()
+    names = [str(name).replace("_", " ") for name in shown.columns]
+    return write_table(names, rows, max(0, len(table) - most), keys)
 
 
 def _list_tables(figures: Figures) -> list[tuple[str, str]]:
     listed = {
-        "By subscriber": figures.tables["subscribers"],
-        "By node that read": figures.tables["origins"],
-        "How old notifications were when a node received them": figures.tables["staleness"],
-        "Cost of replication": figures.tables["costs"],
-        "What the minimal set of subscriptions saves for each device": figures.tables["savings"],
-        "Refused": figures.tables["refusals"],
-        "Quarantine": figures.quarantine,
+        "fleet": "Health of the nodes",
+        "bottlenecks": "Missing ways: what a courier every 20 minutes would have delivered",
+        "slos": "In time, by role, event and period",
+        "subscribers": "By subscriber",
+        "origins": "By node that read",
+        "near": "Almost matched: a threshold of `nearest` would have matched at least one more",
+        "traffic": "Transfers between nodes: needed for a delivery, or not",
+        "staleness": "How old notifications were when a node received them",
+        "costs": "Cost of replication",
+        "savings": "What the minimal set of subscriptions saves for each device",
+        "refusals": "Refused",
+        "quarantine": "Quarantine",
     }
-    return [(heading, show_table(table)) for heading, table in listed.items() if len(table)]
+    tables = {**figures.tables, "quarantine": figures.quarantine}
+    return [
+        (heading, show_table(tables[name], keys=_KEYS.get(name, 0)))
+        for name, heading in listed.items()
+        if name in tables and len(tables[name])
+    ]

@@ -17,6 +17,8 @@ from denwatch.spark.report.svg import HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, Axi
 OUTCOMES = {"hit": "good", "late": "fair", "missed": "bad", "wrong": "odd"}
 _ROW = 22  # height of a bar that lies
 _MOST_ROWS = 16
+_MOST_DOTS = 15  # nodes in a circle; more are a matrix
+_MOST_CELLS, _NAMED_CELLS = 120, 50  # nodes of a matrix, and of one with names
 _LEAST_MS = 10.0
 
 
@@ -133,10 +135,55 @@ def draw_causes(table: pd.DataFrame) -> str:
     return draw_rows(rows, "Misses by cause")
 
 
+def draw_matrix(links: pd.DataFrame, names: Sequence[str]) -> str:
+    """Return the contact graph of many nodes: a cell for two of them, the darker the longer."""
+    met = (
+        links.groupby("first")["up_ms"]
+        .sum()
+        .add(links.groupby("second")["up_ms"].sum(), fill_value=0)
+    )
+    shown = sorted(sorted(names, key=lambda name: (-met.get(name, 0), name))[:_MOST_CELLS])
+    places = {name: number for number, name in enumerate(shown)}
+    side = 480.0 / len(shown)
+    left, top = 110.0, 70.0 if len(shown) <= _NAMED_CELLS else 24.0
+    longest = float(links["up_ms"].max()) if len(links) else 1.0
+    parts = []
+    for row in links.to_dict("records"):
+        if row["first"] not in places or row["second"] not in places:
+            continue
+        tip = (
+            f"{row['first']} and {row['second']}: {row['contacts']} contacts, "
+            f"{svg.format_span(row['up_ms'])}, {row['notifications']} notifications"
+        )
+        shade = round(0.15 + 0.85 * math.sqrt(row["up_ms"] / longest), 2) if longest else 0.15
+        for one, other in ((row["first"], row["second"]), (row["second"], row["first"])):
+            place = {
+                "x": round(left + side * places[one], 1),
+                "y": round(top + side * places[other], 1),
+            }
+            size = {"width": round(side - 0.5, 1), "height": round(side - 0.5, 1)}
+            parts.append(
+                svg.draw_mark("rect", tip, "fill-main", **place, **size, fill_opacity=shade)
+            )
+    if len(shown) <= _NAMED_CELLS:
+        for name, number in places.items():
+            middle = side * (number + 0.5)
+            parts.append(svg.write_text(left - 5, top + middle + 4, name, "end"))
+            turned = f'<g transform="rotate(-60 {left + middle:.0f} {top - 6:.0f})">'
+            words = svg.write_text(left + middle, top - 6, name, "start")
+            parts.append(f"{turned}{words}</g>")
+    elif len(shown) < len(names):
+        words = f"{len(shown)} of {len(names)} nodes: those that were in contact longest"
+        parts.append(svg.write_text(left, 14, words, "start"))
+    return svg.frame("".join(parts), "Contacts of nodes", round(top + 490))
+
+
 def draw_graph(links: pd.DataFrame, nodes: Mapping[str, float]) -> str:
     """Return the contact graph: nodes in a circle, links as wide as they were up."""
     if not nodes:
         return ""
+    if len(nodes) > _MOST_DOTS:
+        return draw_matrix(links, sorted(nodes))
     names = sorted(nodes)
     height = 330
     radius = 118.0
@@ -157,7 +204,7 @@ def draw_graph(links: pd.DataFrame, nodes: Mapping[str, float]) -> str:
         tip = (
             f"{row['first']} and {row['second']}: {row['contacts']} contacts, "
             f"{svg.format_span(row['up_ms'])}, {svg.format_number(row['bytes'])} bytes, "
-            f"{row['notes']} notifications"
+            f"{row['notifications']} notifications"
         )
         width = round(1 + 7 * math.sqrt(row["up_ms"] / longest), 1) if longest else 1
         ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
@@ -248,7 +295,7 @@ def _label_strategies(table: pd.DataFrame, x: AxisScale, y: AxisScale) -> list[s
     for row in table.sort_values(["copies_per_delivery", "ratio", "strategy"]).to_dict("records"):
         px, py = x(row["copies_per_delivery"]), y(row["ratio"])
         for gx, gy, names in groups:
-            if abs(gx - px) < 70 and abs(gy - py) < 14:
+            if abs(gx - px) < 110 and abs(gy - py) < 14:
                 names.append(row["strategy"])
                 break
         else:

@@ -62,6 +62,11 @@ class KindError(ValueError):
     """There is no such kind of record."""
 
 
+def name_column(field: str) -> str:
+    """Return the column of a field: the word of the glossary where the log has an older one."""
+    return "subscriber" if field == "owner" else field
+
+
 @cache
 def build_schema(kind: str) -> spark.StructType:
     """Return the columns of a kind, of `quarantine`, or of `all`."""
@@ -70,14 +75,18 @@ def build_schema(kind: str) -> spark.StructType:
     elif kind == ALL:
         columns = {**_FIXED, "kind": _TEXT}
         for name in KINDS:
-            columns |= {field.name: _TYPES[field.type] for field in KINDS[name].fields}
+            columns |= _list_columns(name)
         columns |= {name: type_ for name, type_ in _QUARANTINE.items() if name not in _FIXED}
     elif kind in KINDS:
-        columns = _FIXED | {field.name: _TYPES[field.type] for field in KINDS[kind].fields}
+        columns = _FIXED | _list_columns(kind)
     else:
         known = ", ".join((*KINDS, QUARANTINE, ALL))
         raise KindError(f"there is no kind {kind!r} in a node's log; there are {known}")
     return spark.StructType([spark.StructField(name, type_) for name, type_ in columns.items()])
+
+
+def _list_columns(kind: str) -> dict[str, spark.DataType]:
+    return {name_column(field.name): _TYPES[field.type] for field in KINDS[kind].fields}
 
 
 @cache
@@ -94,7 +103,7 @@ def convert_schema(schema: spark.StructType) -> pa.Schema:
 @cache
 def _find_types(kind: str) -> dict[str, str]:
     fixed = dict.fromkeys(FIXED, kinds.INT) | {"node": kinds.TEXT}
-    return fixed | {field.name: field.type for field in KINDS[kind].fields}
+    return fixed | {name_column(field.name): field.type for field in KINDS[kind].fields}
 
 
 def build_column(kind: str, name: str, values: Sequence[Any]) -> pa.Array:
@@ -178,10 +187,10 @@ _COMMENTS = {
     "subscription": "id of the subscription",
     "subscriptions": "ids of the subscriptions that it matches",
     "notes": "ids of the notifications",
+    "parts": "ids of the notifications that tell the story, in the order of its parts",
     "origin": "the node where the item entered the network",
     "run": "which run of the origin made the item",
     "sequence": "number of the item in that run",
-    "owner": "the subscriber",
     "subscriber": "the subscriber",
     "role": "the subscriber's role",
     "words": "the subscription as it was written",
@@ -272,7 +281,9 @@ def describe_column(name: str) -> str:
 @cache
 def build_readable_schema(kind: str) -> spark.StructType:
     """Return the columns of a kind with the types and comments that a person expects."""
-    types = {field.name: field.type for each in KINDS.values() for field in each.fields}
+    types = {
+        name_column(field.name): field.type for each in KINDS.values() for field in each.fields
+    }
     fields = []
     for field in build_schema(kind):
         shown = _SHOWN_TYPES.get(types.get(field.name, ""), field.dataType)
@@ -375,7 +386,8 @@ def _build(
         length = bisect_left(numbers, piece.stop)
     made: dict[str, object] = {"node": block.segment.node, "epoch": block.segment.epoch}
     names = set(schema.names)
-    for name, values in columns.items():
+    for field, values in columns.items():
+        name = name_column(field)
         if name in names:
             made[name] = build_column(kind, name, values[:length])
     batch = build_batch(schema, kind, length, made)

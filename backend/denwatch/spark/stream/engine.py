@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from denwatch.spark.analytics.outcomes import LATE
 from denwatch.spark.analytics.study import Study
 from denwatch.spark.analytics.timeline import Logs
-from denwatch.spark.analytics.what_if import STRATEGIES, recommend
+from denwatch.spark.analytics.what_if import STRATEGIES, Evidence, advise
 from denwatch.spark.matching import MATCHES
-from denwatch.spark.report.analysis import find_strategy, save_table, tune_queries
+from denwatch.spark.report.analysis import find_strategy, save_small, save_tables, tune_queries
 from denwatch.spark.services import list_live
 from denwatch.spark.source import ALL, QUARANTINE, is_start_timeout, stream_kind
 from denwatch.spark.stream import matching, ranking, tables
@@ -52,9 +52,9 @@ _ATTEMPTS = 30  # to start the query on a busy machine; see `is_start_timeout`
 # the stream keeps current. They are those of `analyze`.
 LIVE = (
     *("outcomes", "headline", "causes", "delivery", "latency", "subscribers", "origins"),
-    *("links", "contacts", "stays", "notes", "subscriptions", "services", "regions"),
+    *("links", "contacts", "stays", "notifications", "subscriptions", "services", "regions"),
 )
-_COMPARED = "strategies"  # the table of the what-if
+_COMPARED = ("strategies", "strategy_blocks")  # the tables of the what-if
 
 
 @dataclass(frozen=True)
@@ -253,15 +253,18 @@ class StreamEngine:
         with self._open_study(building) as study:
             judged.used = find_strategy(study.logs)
             listed = study.list_tables()
-            made = {name: listed[name][1] for name in (*LIVE, *((_COMPARED,) if has_plan else ()))}
+            made = {name: listed[name][1] for name in (*LIVE, *(_COMPARED if has_plan else ()))}
             made[QUARANTINE] = lambda: building.records.read(self._spark, QUARANTINE)
-            for name, make in made.items():
-                table = save_table(make(), folder, name)
-                if table is not None:
-                    judged.tables[name] = table
+            is_small = sum(building.manifest.counts.values()) < _LITTLE
+            judged.tables = save_tables(made, folder, is_small=is_small)
             judged.end, judged.step = study.logs.end, study.step
+            span = study.logs.end - study.logs.begin
         if has_plan:
-            judged.best, judged.advice = recommend(judged.tables[_COMPARED], judged.used)
+            head = judged.tables["headline"].iloc[0]
+            evidence = Evidence(judged.used, int(head["expected"]), int(head["delivered"]), span)
+            whole, blocks = (judged.tables[name] for name in _COMPARED)
+            judged.best, judged.advice, table = advise(whole, blocks, evidence)
+            judged.tables[_COMPARED[0]] = save_small(table, folder, _COMPARED[0])
         building.manifest.judged = building.manifest.batch
         return judged
 

@@ -148,17 +148,17 @@ class StreamMatcher:
     def _remove(self, batch: Batch, notes: NoteChanges, stale: list[int]) -> list[str]:
         """Remove the matches of what has changed; return the subscribers concerned."""
         lost: set[str] = set()
-        moved = [] if notes.moved is None else notes.moved.select("note_id").collect()
+        moved = [] if notes.moved is None else notes.moved.select("notification_id").collect()
         for ids, on, end in (
             (stale, "subscription_id", "s"),
-            ([row["note_id"] for row in moved], "note_id", "n"),
+            ([row["notification_id"] for row in moved], "notification_id", "n"),
         ):
             if ids:
                 keys = pa.array([name_id(id_) for id_ in ids], pa.string())
                 folder = batch.building.make("tables", TABLE)
                 removed = remove_rows(folder, keys, on, f"{batch.stem}{end}")
                 batch.building.manifest.matches -= removed.rows
-                lost |= removed.owners
+                lost |= removed.subscribers
         return sorted(lost)
 
     # Matching -------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def _is_possible(windows: pa.Table) -> Column:
 
 def list_owners(matches: DataFrame) -> list[str]:
     """Return the subscribers of some matches."""
-    return sorted(row["owner"] for row in matches.select("owner").distinct().collect())
+    return sorted(row["subscriber"] for row in matches.select("subscriber").distinct().collect())
 
 
 def read_matches(spark: SparkSession, building: Building) -> DataFrame:
@@ -237,7 +237,7 @@ def name_id(id_: int) -> str:
 NOTES, WINDOWS = "notes", "windows.parquet"  # in the version's folder `state`
 NOTE = StructType(
     [
-        StructField("note_id", LongType()),
+        StructField("notification_id", LongType()),
         *(field for name in NOTE_COLUMNS for field in build_schema("note") if field.name == name),
     ]
 )
@@ -283,10 +283,10 @@ def add_notes(batch: Batch, moved: set[Run]) -> NoteChanges:
     files: list[Path] = []
     if "note" in batch.written:
         records = read_files(batch.spark, batch.written["note"].files, build_schema("note"))
-        seen = records.select(F.col("item").alias("note_id"), *NOTE_COLUMNS)
-        new = seen.dropDuplicates(["note_id"])
+        seen = records.select(F.col("item").alias("notification_id"), *NOTE_COLUMNS)
+        new = seen.dropDuplicates(["notification_id"])
         if manifest.batch >= 0:
-            new = new.join(before.select("note_id"), "note_id", "left_anti")
+            new = new.join(before.select("notification_id"), "notification_id", "left_anti")
         files = add_frame(new, folder, batch.stem).files
     _note_latest(manifest, files)
     fresh = _correct(read_files(batch.spark, files, NOTE), manifest)

@@ -171,16 +171,19 @@ def find_handovers(
         parse_ids(spark.read.parquet(str(path)))
         .where(F.col("is_open") & F.col("cause").isin(*CAUSES))
         .where(F.col("until").isNull() | (F.col("until") > now))
-        .select("note_id", "owner")
+        .select("notification_id", "subscriber")
         .limit(MOST)
     )
-    wanted = waiting.join(_find_places(spark, version, nodes), "owner", "left").withColumn(
+    wanted = waiting.join(_find_places(spark, version, nodes), "subscriber", "left").withColumn(
         "target", F.coalesce("place", F.lit(nodes[0]))
     )
-    notes = wanted.select(F.col("note_id").alias("item"), "target").distinct()
+    notes = wanted.select(F.col("notification_id").alias("item"), "target").distinct()
     matches = parse_ids(spark.read.parquet(str(version / "tables" / "matches.parquet")))
     asked = (
-        wanted.join(matches.select("note_id", "owner", "subscription_id"), ["note_id", "owner"])
+        wanted.join(
+            matches.select("notification_id", "subscriber", "subscription_id"),
+            ["notification_id", "subscriber"],
+        )
         .select(F.col("subscription_id").alias("item"), "target")
         .distinct()
     )
@@ -196,7 +199,7 @@ def _find_places(spark: SparkSession, version: Path, nodes: list[str]) -> DataFr
     stays = spark.read.parquet(str(version / "tables" / "stays.parquet"))
     last = F.max_by("node", F.struct("end", "begin", "node")).alias("place")
     here = stays.where(F.col("node").isin(*nodes))
-    return here.groupBy(F.col("subscriber").alias("owner")).agg(last)
+    return here.groupBy("subscriber").agg(last)
 
 
 def _collect(wanted: DataFrame, records: DataFrame, read: Read) -> list[Handover]:
@@ -218,7 +221,7 @@ def read_note(row: Mapping[str, Any]) -> Item:
 
 def read_subscription(row: Mapping[str, Any]) -> Item:
     """Return a subscription as its origin made it, from a record of the log."""
-    names = ("owner", "role", "words", "created", "language")
+    names = ("subscriber", "role", "words", "created", "language")
     fields = [*(row[name] for name in names), *_read_vectors(row), json.loads(row["options"])]
     body = coded.SubscriptionBody(*fields)
     return _make_item(row, coded.SUBSCRIPTION, coded.encode_body(body))

@@ -44,7 +44,10 @@ SLACK = 300_000  # ms; a match may come so late before it is settled
 _TOPK = "topk"
 PUBLIC = StructType(
     [
-        *(StructField(name, StringType()) for name in ("note_id", "subscription_id", "owner")),
+        *(
+            StructField(name, StringType())
+            for name in ("notification_id", "subscription_id", "subscriber")
+        ),
         StructField("offered", LongType()),
         StructField("verdict", StringType()),
     ]
@@ -58,7 +61,7 @@ class Offer(msgspec.Struct, array_like=True):
     """One match that a node has to decide about."""
 
     offered: int
-    note_id: int
+    notification_id: int
     subscription_id: int
     possible: int
     certain: int
@@ -66,7 +69,7 @@ class Offer(msgspec.Struct, array_like=True):
     note: dict[str, Any]
 
 
-class OwnerState(msgspec.Struct, array_like=True):
+class PendingState(msgspec.Struct, array_like=True):
     """One subscriber."""
 
     subs: dict[int, dict[str, Any]]  # by id
@@ -76,12 +79,12 @@ class OwnerState(msgspec.Struct, array_like=True):
     open: list[Verdict]  # what is decided about those, as far as is known
 
 
-_decoder = msgspec.msgpack.Decoder(dict[str, OwnerState])
+_decoder = msgspec.msgpack.Decoder(dict[str, PendingState])
 
 
-def find_shard(owner: str) -> int:
+def find_shard(subscriber: str) -> int:
     """Return the shard of a subscriber."""
-    return zlib.crc32(owner.encode()) % SHARDS
+    return zlib.crc32(subscriber.encode()) % SHARDS
 
 
 def update_decisions(batch: Batch, before: Path, changes: Changes) -> None:
@@ -93,29 +96,31 @@ def update_decisions(batch: Batch, before: Path, changes: Changes) -> None:
     if manifest.settled > manifest.newest:  # by a clock that was wrong: all of them, once
         void |= set(list_owners(read_matches(spark, building)))
         manifest.settled = 0
-    touched = {find_shard(owner) for owner in void}
-    offers = changes.added.join(changes.notes.select("note_id", _pack_note()), "note_id")
+    touched = {find_shard(subscriber) for subscriber in void}
+    offers = changes.added.join(
+        changes.notes.select("notification_id", _pack_note()), "notification_id"
+    )
     if changes.rows:
-        found = offers.groupBy("owner").agg(F.min("note.at").alias("first")).collect()
-        void |= {row["owner"] for row in found if row["first"] <= manifest.settled}
-        touched |= {find_shard(row["owner"]) for row in found}
+        found = offers.groupBy("subscriber").agg(F.min("note.at").alias("first")).collect()
+        void |= {row["subscriber"] for row in found if row["first"] <= manifest.settled}
+        touched |= {find_shard(row["subscriber"]) for row in found}
     if not touched:
         return
     manifest.settled = max(manifest.settled, manifest.newest - SLACK)
     if void:
-        remove_rows(folder, pa.array(sorted(void), pa.string()), "owner", f"{batch.stem}r")
+        remove_rows(folder, pa.array(sorted(void), pa.string()), "subscriber", f"{batch.stem}r")
         names = [(name,) for name in sorted(void)]
-        chosen = F.broadcast(spark.createDataFrame(names, "owner string"))
-        whole = parse_ids(read_matches(spark, building)).join(chosen, "owner", "left_semi")
-        notes = matching.read_notes(spark, building).select("note_id", _pack_note())
-        whole = whole.join(notes, "note_id")
-        offers = offers.join(chosen, "owner", "left_anti").unionByName(whole)
+        chosen = F.broadcast(spark.createDataFrame(names, "subscriber string"))
+        whole = parse_ids(read_matches(spark, building)).join(chosen, "subscriber", "left_semi")
+        notes = matching.read_notes(spark, building).select("notification_id", _pack_note())
+        whole = whole.join(notes, "notification_id")
+        offers = offers.join(chosen, "subscriber", "left_anti").unionByName(whole)
     for path in (path for n in touched for path in list_files(folder, f"open-{n:02d}-*.parquet")):
         path.unlink()
     asked = spark.createDataFrame(matching.load_windows(building.folder)).select(
         "subscription_id", F.struct(*ASKED_COLUMNS).alias("asked")
     )
-    shard = F.pmod(F.crc32("owner"), F.lit(SHARDS)).cast("int")
+    shard = F.pmod(F.crc32("subscriber"), F.lit(SHARDS)).cast("int")
     ready = offers.join(asked, "subscription_id").withColumn("shard", shard)
     work = make_worker(before, building.folder, batch.stem, manifest.settled)
     # A subscriber without any match left has no row that would bring its shard to a task.
@@ -152,16 +157,18 @@ def make_worker(before: Path, after: Path, stem: str, settled: int) -> Worker:
     def work(offers: pd.DataFrame, void: pd.DataFrame) -> pd.DataFrame:
         shard = int(void["shard"].iloc[0])
         states = load_shard(before, shard)
-        for owner in void["void"].iloc[0]:
-            states.pop(owner, None)
-        for owner, frame in offers.groupby("owner", sort=True):
-            states[str(owner)] = take_offers(states.get(str(owner)), frame)
+        for subscriber in void["void"].iloc[0]:
+            states.pop(subscriber, None)
+        for subscriber, frame in offers.groupby("subscriber", sort=True):
+            states[str(subscriber)] = take_offers(states.get(str(subscriber)), frame)
         done: list[tuple[str, Verdict]] = []
         still: list[tuple[str, Verdict]] = []
-        for owner, state in sorted(states.items()):
+        for subscriber, state in sorted(states.items()):
             if state.pending:
-                done += [(owner, verdict) for verdict in decide_pending(owner, state, settled)]
-                still += [(owner, verdict) for verdict in state.open]
+                done += [
+                    (subscriber, verdict) for verdict in decide_pending(subscriber, state, settled)
+                ]
+                still += [(subscriber, verdict) for verdict in state.open]
         save_shard(after, shard, states)
         if still:
             name = f"open-{shard:02d}-{stem}.parquet"
@@ -171,23 +178,23 @@ def make_worker(before: Path, after: Path, stem: str, settled: int) -> Worker:
     return work
 
 
-def take_offers(state: OwnerState | None, frame: pd.DataFrame) -> OwnerState:
+def take_offers(state: PendingState | None, frame: pd.DataFrame) -> PendingState:
     """Return a subscriber's state with more matches to decide about."""
-    state = state or OwnerState({}, [], [], [], [])
+    state = state or PendingState({}, [], [], [], [])
     for row in frame.itertuples(index=False):
         key = int(row.subscription_id)
         numbers = int(row.possible), int(row.certain), int(row.attribute)
         note = _plain(row.note, NOTE_COLUMNS)
-        state.pending.append(Offer(note["at"], int(row.note_id), key, *numbers, note))
+        state.pending.append(Offer(note["at"], int(row.notification_id), key, *numbers, note))
         if key not in state.subs:
             state.subs[key] = _plain(row.asked, ASKED_COLUMNS)
     return state
 
 
-def decide_pending(owner: str, state: OwnerState, settled: int) -> list[Verdict]:
+def decide_pending(subscriber: str, state: PendingState, settled: int) -> list[Verdict]:
     """Decide what is pending; return what is settled by that, and leave the rest open."""
-    order = sorted(state.pending, key=lambda o: (o.offered, o.note_id, o.subscription_id))
-    replay = DecisionReplay(owner, {(space, key): value for space, key, value in state.rows})
+    order = sorted(state.pending, key=lambda o: (o.offered, o.notification_id, o.subscription_id))
+    replay = DecisionReplay(subscriber, {(space, key): value for space, key, value in state.rows})
     for key in state.entered:
         replay.enter(key, state.subs[key])
     done: list[Verdict] = []
@@ -209,9 +216,11 @@ def decide_pending(owner: str, state: OwnerState, settled: int) -> list[Verdict]
 
 
 def _decide(
-    replay: DecisionReplay, state: OwnerState, offers: list[Offer], into: list[Verdict]
+    replay: DecisionReplay, state: PendingState, offers: list[Offer], into: list[Verdict]
 ) -> None:
-    for (offered, note_id), group in groupby(offers, key=lambda o: (o.offered, o.note_id)):
+    for (offered, notification_id), group in groupby(
+        offers, key=lambda o: (o.offered, o.notification_id)
+    ):
         same = list(group)
         matches = [
             OfferedMatch(
@@ -220,10 +229,10 @@ def _decide(
             for o in same
         ]
         verdicts = replay.decide(offered, same[0].note, matches)
-        into += [(note_id, key, offered, why) for key, why in verdicts.items()]
+        into += [(notification_id, key, offered, why) for key, why in verdicts.items()]
 
 
-def load_shard(version: Path, shard: int) -> dict[str, OwnerState]:
+def load_shard(version: Path, shard: int) -> dict[str, PendingState]:
     """Return the state of a shard in a version."""
     try:
         return _decoder.decode((version / STATE / _TOPK / f"{shard:02d}.bin").read_bytes())
@@ -231,13 +240,16 @@ def load_shard(version: Path, shard: int) -> dict[str, OwnerState]:
         return {}
 
 
-def save_shard(version: Path, shard: int, states: dict[str, OwnerState]) -> None:
+def save_shard(version: Path, shard: int, states: dict[str, PendingState]) -> None:
     """Write the state of a shard, all of it or nothing."""
     replace_file(version / STATE / _TOPK / f"{shard:02d}.bin", msgspec.msgpack.encode(states))
 
 
 def _tabulate(rows: Iterable[tuple[str, Verdict]]) -> pa.Table:
-    named = [(name_id(note), name_id(sub), owner, at, why) for owner, (note, sub, at, why) in rows]
+    named = [
+        (name_id(note), name_id(sub), subscriber, at, why)
+        for subscriber, (note, sub, at, why) in rows
+    ]
     listed = [dict(zip(PUBLIC.names, row, strict=True)) for row in named]
     return pa.Table.from_pylist(listed, schema=convert_schema(PUBLIC))
 

@@ -78,7 +78,7 @@ class RemovedRows(NamedTuple):
     """How many rows were removed, and whose they were."""
 
     rows: int
-    owners: set[str]
+    subscribers: set[str]
 
 
 def remove_rows(folder: Path, keys: pa.Array, on: str, stem: str) -> RemovedRows:
@@ -87,14 +87,14 @@ def remove_rows(folder: Path, keys: pa.Array, on: str, stem: str) -> RemovedRows
     Files without such rows stay as they are; the others are rewritten, a batch at a time. The
     driver does this itself: it is rare and concerns few files.
     """
-    rows, owners = 0, set[str]()
+    rows, subscribers = 0, set[str]()
     for number, path in enumerate(list_files(folder)):
         with pq.ParquetFile(path) as file:
             matched = _find_owners(file, keys, on)
             if not matched:
                 continue
             rows += sum(map(len, matched))
-            owners.update(*(column.to_pylist() for column in matched))
+            subscribers.update(*(column.to_pylist() for column in matched))
             partial = folder / f".{stem}"
             left = 0
             with pq.ParquetWriter(partial, file.schema_arrow, compression="zstd") as writer:
@@ -107,17 +107,17 @@ def remove_rows(folder: Path, keys: pa.Array, on: str, stem: str) -> RemovedRows
             partial.rename(folder / f"{stem}-{number:05d}.parquet")
         else:
             partial.unlink()
-    return RemovedRows(rows, owners)
+    return RemovedRows(rows, subscribers)
 
 
 def _find_owners(file: pq.ParquetFile, keys: pa.Array, on: str) -> list[pa.Array]:
     """Return the subscribers of the rows whose column `on` has one of the keys."""
-    columns = list(dict.fromkeys((on, "owner")))
+    columns = list(dict.fromkeys((on, "subscriber")))
     found = []
     for batch in file.iter_batches(_ROW_GROUP, columns=columns):
-        owners = batch.column("owner").filter(pc.is_in(batch.column(on), keys))
-        if len(owners):
-            found.append(owners)
+        subscribers = batch.column("subscriber").filter(pc.is_in(batch.column(on), keys))
+        if len(subscribers):
+            found.append(subscribers)
     return found
 
 

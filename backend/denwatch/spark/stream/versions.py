@@ -27,7 +27,7 @@ from typing import Any
 
 from denwatch.spark.tables import RecordTables
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 CURRENT, VERSIONS = "current", "versions"
 SHOWN = ("records", "tables")  # have a link of their own in DIR
