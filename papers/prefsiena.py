@@ -17,7 +17,7 @@ decides whether the notification is delivered. A `Forwarder` is PrefSIENA's Algo
 pruned walk of section 3.2. No clock, no I/O.
 
     >>> from denwatch.node.ranking.content import ContentFilter
-    >>> from papers.prefsiena_covering import covers, measure_degree
+    >>> from denwatch.node.ranking.content_covering import covers
     >>> server = Forwarder(covers, measure_degree)
     >>> profile = server.connect("john", RankingPolicy(k=2))
     >>> comedy, drama = (ContentFilter.of(("genre", "=", it)) for it in ("comedy", "drama"))
@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from denwatch.node.ranking.content import Content, ContentFilter, matches
 from denwatch.node.ranking.rank import Rank, UnknownPriority, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK, Verdict, check_size
 
@@ -44,6 +45,11 @@ from papers.prefsiena_graph import SubscriptionGraph
 
 S = TypeVar("S", bound=Hashable)
 FULL_DEGREE = 255
+
+
+def measure_degree(subscription: ContentFilter, notification: Content) -> int:
+    """Return the degree of match on the scale of fuzzy subscriptions: 255 or 0."""
+    return FULL_DEGREE if matches(subscription, notification) else 0
 
 
 class Combination(StrEnum):

@@ -16,6 +16,7 @@ from itertools import repeat
 from typing import Any
 
 from denwatch.node.ranking.content import ContentFilter, matches
+from denwatch.node.ranking.content_covering import covers
 
 from benchmarks.common import (
     describe_machine,
@@ -36,13 +37,19 @@ from papers.evaluations.prefsiena_runs import (
     load_movies,
     play_plan,
 )
-from papers.prefsiena import Forwarder, Preference, RankingPolicy
-from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena import Forwarder, Preference, RankingPolicy, measure_degree
 from papers.prefsiena_graph import SubscriptionGraph
 
 Figure11 = Mapping[tuple[int, float, int, bool], float]  # scenario, life, k, bounded
 Figure12 = Mapping[tuple[float, float, bool], float]  # share matched, expiry, bounded
 Rows = Sequence[Mapping[str, Any]]
+
+WHERE = """\
+On the path of a notification: ranks and top-k are `edge/denwatch/node/ranking/`, asked by
+`edge/denwatch/node/core/delivery.py` for a subscription and, with `preferences.py`, for a person
+(`my top 3`), wherever that person goes; an app chooses its node by covering in
+`edge/denwatch/client/subscriber/servers.py`. Algorithm 1, the graph and the network of servers
+below are `papers/`, and serve this page."""
 
 
 def _name_expiry(expiry: float) -> str:
@@ -133,6 +140,8 @@ def write_report(
 
 `python -m papers.evaluations.prefsiena --save`; {describe_machine()}; {size}.
 Data: the paper's 58,788 IMDB movies. Time is simulated: t is the pause between two notifications.
+
+{WHERE}
 
 {beside}
 

@@ -25,9 +25,9 @@ from itertools import accumulate
 from pathlib import Path
 
 from denwatch.node.ranking.content import ContentFilter
+from denwatch.node.ranking.content_covering import covers
 
-from papers.prefsiena import Forwarder, Preference, RankingPolicy
-from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena import Forwarder, Preference, RankingPolicy, measure_degree
 from papers.prefsiena_graph import SubscriptionGraph, choose_server, probe_server
 
 Movie = dict[str, int | str]

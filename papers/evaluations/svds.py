@@ -57,6 +57,13 @@ CLAIMS = (
     Claim("ternary", "rwSVDS", "bSVDS", None, 0.50),
 )
 
+WHERE = """\
+On a node, `denwatch find` is `edge/denwatch/node/core/device_finder.py`: an exact search over the
+kinds of services, near a node, a person or a device. The methods below are
+`edge/denwatch/node/services/`, which Spark uses over the logs of all nodes
+(`backend/denwatch/spark/services.py`); users by region, `papers/svds_directory.py`, serve this
+page."""
+
 NOTES = """\
 How to read it, and where we differ:
 
@@ -226,6 +233,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "# Service matching, after the SVDS paper",
             f"`python -m papers.evaluations.svds`, seed {options.seed}, {runs} runs a cell, "
             f"{describe_machine()}; 20 % of binary attributes are 1, ternary ones uniform.",
+            WHERE,
             "## The paper's percentages and ours",
             format_claims(cells),
             NOTES,
