@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from denwatch.node.core import device_protocol as device_part
-from denwatch.node.core import devices, subscriber_protocol, subscriptions
-from denwatch.node.core.coverage import Coverage
+from denwatch.node.core import devices, request_handler, subscriptions
+from denwatch.node.core.coverage import Coverage, DeviceKind
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.devices import VectorTable
@@ -69,6 +69,7 @@ def _keep_epoch(open_store: Callable[..., None]) -> Callable[..., None]:
     def reopen(store: Any, node: str, medium: Any = None, **options: Any) -> None:
         if medium is not None and medium.epoch:
             medium.epoch -= 1
+            options["first_epoch"] = 1
         open_store(store, node, medium, **options)
 
     return reopen
@@ -99,7 +100,14 @@ def _let_expired(judge: Callable[..., Any]) -> Callable[..., Any]:
 RULES |= {
     "commit-first": Rule(FieldStore, "commit", _commit_seldom, "what is said is on the disk"),
     "take-first": Rule(ItemStore, "originate_many", _take_seldom, "what is acknowledged is held"),
-    "new-epoch": Rule(MemoryStore, "__init__", _keep_epoch, "every start has its own numbers"),
+    # A run goes on where its own items end; a disk that forgot some of them makes epochs matter.
+    "new-epoch": Rule(
+        MemoryStore,
+        "__init__",
+        _keep_epoch,
+        "every start has its own numbers",
+        ("lying-disk",),
+    ),
     "signature": Rule(Ring, "verify", _always(True), "an item is its origin's"),
     "gate": Rule(ItemValidator, "judge", _always((NEW, "")), "what comes from a peer is judged"),
     "content": Rule(
@@ -110,6 +118,13 @@ RULES |= {
         ("mad-node",),
     ),
     "device-numbers": Rule(device_part, "is_new", _always(True), "a reading is taken once"),
+    "delay": Rule(
+        device_part,
+        "find_delay",
+        _always((0, 0)),
+        "what was held back is dated by when it was made",
+        ("held-up",),
+    ),
     "reinstall": Rule(VectorTable, "doubt_all", _always(None), "a restarted device is told again"),
     "covering": Rule(
         Coverage, "_activate", _always(None), "what is not sent to a device is covered"
@@ -120,7 +135,13 @@ RULES |= {
         _trust_all,
         "uncertain readings are covered by rules of their own",
         ("carry", "nap"),
-        {"sensors": 0b11_11_11_11_11},
+        {"sensors": 0b11_11_11_11_11, "silent": 1, "sure": 1},
+    ),
+    "names": Rule(
+        DeviceKind,
+        "_rename",
+        _always([]),
+        "what a covered subscription names is sent",
     ),
     "will": Rule(
         DeviceProtocol,
@@ -136,7 +157,7 @@ RULES |= {
         subscriptions, "describe_content_values", _always({}), "typed content is matched"
     ),
     "report-number": Rule(
-        subscriber_protocol,
+        request_handler,
         "number_report",
         lambda _: lambda _, second: second,
         "what is reported again at another node is the same report",
@@ -156,9 +177,14 @@ RULES |= {
         DeliveryPolicy, "find_visible", _always((None, 0xFFFF)), "roles hide what they hide"
     ),
     "expiry": Rule(
-        DeliveryPolicy, "_judge_match", _let_expired, "what has expired is not delivered"
+        DeliveryPolicy,
+        "_judge_match",
+        _let_expired,
+        "what has expired, or is not recent, is not delivered",
+        ("vanish",),
+        {"recent": 1},
     ),
-    "top-k": Rule(TopK, "offer", _always(Verdict.DELIVERED), "only the k best are delivered"),
+    "top-k": Rule(TopK, "judge", _always(Verdict.DELIVERED), "only the k best are delivered"),
     "top-k-follows": Rule(
         DeliveryPolicy,
         "count_delivered",
@@ -167,7 +193,23 @@ RULES |= {
         ("walk",),
         {"stroll": 1},
     ),
-    "best": Rule(TopK, "offer", _always(Verdict.OUTRANKED), "the k best are delivered"),
+    "my-top": Rule(
+        DeliveryPolicy,
+        "_passes_person",
+        _always(True),
+        "only the k best of all subscriptions are delivered",
+        ("report",),
+        {"my-top": 1},
+    ),
+    "my-top-follows": Rule(
+        Delivery,
+        "_count_elsewhere",
+        _always(None),
+        "what a receipt brings along counts as one of the k",
+        ("report", "walk"),
+        {"my-top": 1, "stroll": 0xFF},
+    ),
+    "best": Rule(TopK, "judge", _always(Verdict.OUTRANKED), "the k best are delivered"),
     "room": Rule(
         SubscriberProtocol, "evict", _always(0), "a full node gives up what is worth least"
     ),

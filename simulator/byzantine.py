@@ -33,6 +33,7 @@ from denwatch.protocol import frames, notification
 from denwatch.protocol.frames import encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
 
+from simulator.device import seal_as_device
 from simulator.hosted_node import HostedNode
 from simulator.keys import KEY_ID
 from simulator.registry import fault
@@ -104,7 +105,7 @@ class Byzantine(Setup):
             self.world.give(other, Message(one, PEERS + other, payload))
         else:
             device = self.device(first)
-            payload = bytes([0x42, 0, KEY_ID]) + bytes(2 * frames.MAX_LENGTH)
+            payload = bytes([0x82, 0, KEY_ID]) + bytes(2 * frames.MAX_LENGTH)
             self.world.give(other, Message(device, f"{DEVICES}{device}/nv", payload))
 
     @fault("mad-node")
@@ -152,7 +153,8 @@ class Byzantine(Setup):
         for _ in range(1 + second % 3):
             what, kind, epoch, sequence, body = self._rave(rng)
             link = frames.Link(MAD, node, KEY_ID, self.world.find_secret(MAD, node))
-            payload = frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+            answer = self.world.hosts[node].find_answer(MAD)
+            payload = seal_as_device(link, answer, kind, (epoch, sequence), body)
             self.world.give(node, Message(MAD, f"{DEVICES}{MAD}/{what}", payload))
 
     def _rave(self, rng: Random) -> tuple[str, int, int, int, bytes]:
@@ -201,7 +203,7 @@ class Byzantine(Setup):
         device = self.world.devices[self.device(first)]
         if device.node:
             kind = ("nv", "hello")[second & 1]
-            payload = bytes([0x42]) + Random(second).randbytes(second % 300)
+            payload = bytes([0x82]) + Random(second).randbytes(second % 300)
             self.world.give(
                 device.node, Message(device.name, f"{DEVICES}{device.name}/{kind}", payload)
             )
@@ -229,6 +231,12 @@ class Byzantine(Setup):
     def replayed_reading(self, first: int, second: int) -> None:
         """Let an old frame of a device come again."""
         self._play_back(first, second, DEVICES)
+
+
+@fault("held-up")
+def hold_up(play: Byzantine, first: int, second: int) -> None:
+    """Let somebody between a device and its node keep all its frames for a while, in order."""
+    play.world.held_up[play.device(first)] = play.world.now + 5_000 + second
 
 
 def _encode_readings(values: tuple[int, int]) -> bytes:

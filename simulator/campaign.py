@@ -154,6 +154,13 @@ def shrink_scenario(
     return Shrinker(fails, budget).shrink(scenario)
 
 
+def describe_failure(outcome: Outcome, budget: int = 100) -> str:
+    """Return a failing seed, the shortest schedule found in so many plays, and what replays it."""
+    shorter = shrink_scenario(find_scenario(outcome.seed), outcome.rule, budget=budget)
+    head = f"seed {outcome.seed}: {outcome.what}"
+    return "\n".join([head, describe_scenario(shorter), f"    {tell_replay(outcome)}"])
+
+
 def find_stale() -> list[str]:
     """Return the known defects that do not show any more where they did: they are to be removed."""
     load_tables()

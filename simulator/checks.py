@@ -11,10 +11,12 @@ from random import Random
 
 from denwatch.node.core.events import Tick
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
+from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import REPORTED
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import decode as decode_subscription
+from denwatch.protocol.timecode import decode_duration
 from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
 from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.fuzzy import Fuzzy
@@ -38,6 +40,7 @@ from simulator.evidence import (
     list_working,
     may_see,
     read_note,
+    wants_few,
 )
 from simulator.faults import Play
 from simulator.hosted_node import HostedNode
@@ -154,6 +157,8 @@ def check_wanted(play: Play) -> None:
         for shown in person.notes.values():
             if shown.node in play.truth.liars:
                 continue  # who is with a liar is lied to
+            if shown.fields.keys() & {"story", "escalated"}:
+                continue  # the checks of these names are about those
             body = notes.get(int(shown.id, 16))
             if body is None or int(shown.id, 16) in play.truth.lies:
                 raise Violation("wanted", f"{person.name} saw {shown.id}, which nobody has")
@@ -191,6 +196,13 @@ def check_revoked(play: Play) -> None:
     """Who has no rights is not heard: no node takes a reading under a revoked key."""
     for node, device in play.truth.stolen:
         raise Violation("revoked", f"{node} took a reading of {device}, which has no rights")
+
+
+@check("dated")
+def check_dated(play: Play) -> None:
+    """Nothing is dated younger than it is, whoever keeps it on its way to the node."""
+    for node, device, true, age in play.truth.younger:
+        raise Violation("dated", f"{node} takes a reading of {device} for {age} ms old, not {true}")
 
 
 @check("present")
@@ -231,6 +243,34 @@ def check_held_back(play: Play) -> Iterator[Violation]:
                         break
             elif not vector.significance.window:
                 yield from _find_never_told(play, asked, device, due)
+
+
+@check("tailored")
+def check_tailored(play: Play) -> Iterator[Violation]:
+    """What is sent of a reading is enough: whoever wants the reading wants what was sent of it.
+
+    A device leaves out what nobody names. A subscription in force that others cover is not on the
+    device, and yet its attributes are among what is sent, and the old readings that it asks for.
+    """
+    for device in play.world.devices.values():
+        told = [taken for taken in device.taken if taken.told is not None]
+        for person in play.world.people.values():
+            for asked in list_asked(person):
+                if is_in_doubt(play, asked):
+                    continue
+                for taken in told:
+                    assert taken.told is not None
+                    if not _is_due(play, asked, device, taken):
+                        continue
+                    whole, sent = read_note(taken.vector), read_note(taken.told.vector)
+                    if asked.is_met(whole, device.name) and not asked.is_met(sent, device.name):
+                        text = f"{device.name} at {taken.node} sent {sent} of {whole}, and"
+                        words = asked.request.get("subscribe") or asked.content
+                        facts = _list_facts(play, device, taken.node, taken.life)
+                        yield Violation(
+                            "tailored", f"{text} {person.name} asked for {words}", *facts
+                        )
+                        break
 
 
 def _is_due(play: Play, asked: AskedSubscription, device: EmulatedDevice, taken: Taken) -> bool:
@@ -395,6 +435,45 @@ def _could_know(note: Shown, other: Shown) -> bool:
     return since + _HEARD < note.time
 
 
+@check("my-top-anywhere")
+def check_my_top(play: Play) -> None:
+    """The top-k of a person holds over all subscriptions, wherever they are.
+
+    Of what they were shown since they wanted it, and of all that the nodes could tell each other.
+    """
+    forgetful = play.truth.find_forgetful() | play.truth.liars
+    for person in list_working(play):
+        chosen = [each for each in person.requests.values() if "my_top" in each.body]
+        if not chosen or not chosen[-1].answer or not chosen[-1].answer["ok"]:
+            continue
+        wanted = chosen[-1]
+        life = min([each.terms[1] for each in list_asked(person) if each.terms[1]] or [FOREVER])
+        shown = [
+            note
+            for note in person.notes.values()
+            if note.time > wanted.answered and forgetful.isdisjoint({*note.linked, note.node})
+        ]
+        for place, note in enumerate(shown):
+            since = note.linked.get(wanted.node, FOREVER) if note.node != wanted.node else 0
+            is_known = max(since, wanted.answered) + _HEARD < note.time
+            if not is_known or (person.name, int(note.id, 16)) in play.truth.sent:
+                continue  # it was decided before
+            better = [
+                other
+                for other in shown[:place]
+                if other.fields["score"] > note.fields["score"]
+                and _could_know(note, other)
+                and note.time - other.time < life - 2 * SLACK - find_age(play, other)
+            ]
+            if len(better) >= wanted.body["my_top"]:
+                has_walked = any(other.node != note.node for other in better)
+                raise Violation(
+                    "my-top-anywhere",
+                    f"{person.name}: {note.id} after {len(better)} better ones of all",
+                    *(["walked"] if has_walked else []),
+                )
+
+
 @check("best")
 def check_best(play: Play) -> None:
     """The k best are shown: what nobody saw of a asked for k had k as good ones beside it.
@@ -405,6 +484,8 @@ def check_best(play: Play) -> None:
     settled = find_calm(play) + SETTLED
     for person in list_working(play):
         if person.node in truth.liars | truth.find_forgetful() or truth.dropped:
+            continue
+        if wants_few(person):
             continue
         for asked in list_asked(person):
             top, life = asked.terms
@@ -425,11 +506,15 @@ def check_best(play: Play) -> None:
 
 @check("expired")
 def check_expired(play: Play) -> None:
-    """Expiry is respected: nothing is delivered after it, by the clock of the node that read it."""
+    """What is old is not news: nothing is delivered that is less recent than was asked for.
+
+    By the clock of the node that read it.
+    """
     notes = play.truth.notes
     for person in play.world.people.values():
         for asked in list_asked(person):
-            life = asked.terms[1]
+            recent = asked.vector.recent if asked.vector is not None else None
+            life = 1000 * decode_duration(max(recent)) if recent else 0
             for shown in person.notes.values():
                 if not life or len(shown.fields["subscriptions"]) > 1:
                     continue
@@ -463,7 +548,8 @@ def check_covered(play: Play) -> None:
             text = f"{host.name} is not sure of {device.name}"
             raise Violation("covered", text, *_list_facts(play, device, host.name, device.life))
         held = [body for id, body in iterate_subscriptions(host) if id not in play.truth.lies]
-        vectors = {body.vector for body in held if body.language == FUZZY}
+        bodies = [part for body in held for part in load_languages().split(body)]
+        vectors = {body.vector for body in bodies if body.language == FUZZY}
         wanted = [decode_subscription(vector) for vector in sorted(vectors)]
         lasting = [each for each in wanted if not each.significance and not each.validity]
         rng = Random(play.scenario.seed)

@@ -113,6 +113,10 @@ class Client:
         self.level = 4  # of the protocol: 4 is 3.1.1
         self.aliases: dict[int, str] | None = None  # of MQTT 5
         self.will: tuple[str, bytes] | None = None
+        self.will_delay = 0  # s, of MQTT 5
+        self.app = "app"
+        self.is_joining = False  # it says two acknowledgements at once, where it can
+        self.unsaid = b""  # the first of them
         self.filters: list[str] = []
         self.link = 0  # 0: it has none
         self.is_wanted = True  # it comes back when its link breaks
@@ -130,10 +134,12 @@ class Client:
         flags = 0xC0 | (0 if self.is_persistent else 2)
         is_new = self.level == 5
         self.aliases = {} if is_new else None
-        tail = _field(f"{self.user}-app")
+        tail = _field(f"{self.user}-{self.app}")
         if self.will is not None:
             flags |= 4 | 1 << 3
-            tail += (b"\0" if is_new else b"") + _field(self.will[0]) + _field(self.will[1])
+            if is_new:
+                tail += b"\x05\x18" + self.will_delay.to_bytes(4, "big")
+            tail += _field(self.will[0]) + _field(self.will[1])
         tail += _field(self.user) + _field(self.password)
         terms = b""
         if is_new:  # session expiry, at most 20 messages in flight, 2 topic aliases

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TYPE_CHECKING
 
+from denwatch.protocol import frames
+from denwatch.protocol.notification import decode, encode
+from denwatch.protocol.timecode import encode_duration
+from denwatch.protocol.vectors import NotificationVector, Reading
 from denwatch.watchdog.duty import freeze, thaw
 from denwatch.watchdog.execution import (
     Event,
@@ -22,12 +27,15 @@ from denwatch.watchdog.execution import (
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
 from denwatch.watchdog.seal import FrameKey
-from denwatch.watchdog.sources import Callback, Channel
+from denwatch.watchdog.sources import Callback, Channel, NotReadyError
 from denwatch.watchdog.spool import Spool
 from denwatch.watchdog.uplink import Uplink
 
 from simulator.flash import Flash, PowerCut
 from simulator.keys import KEY_ID, make_device_secret
+
+if TYPE_CHECKING:
+    from simulator.updates import Board
 
 _LAST = {False: 255, True: 65_535}  # the largest code of a narrow and of a wide attribute
 
@@ -37,7 +45,8 @@ class Sense:
     """An event that a device measures: attributes by bit, and which of them are wide.
 
     `accuracies` has, by attribute, within what the true value is without reservation and at worst,
-    in steps of its code; `lasts` has the largest code where that is not the largest there is.
+    in steps of its code; `lasts` has the largest code where that is not the largest there is. A
+    `slow` attribute has a new value every other time only.
     """
 
     event: int
@@ -46,6 +55,7 @@ class Sense:
     period: int = 10_000  # ms
     accuracies: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     lasts: Mapping[int, int] = field(default_factory=dict)
+    slow: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ class Taken:
     """A reading as the sensors gave it, and where the device was."""
 
     time: int
-    vector: bytes  # as a notification's
+    vector: bytes  # as a notification's, with the last reading of every other attribute
     epoch: int
     node: str  # that the device was connected to, "" for none
     since: int  # ms; how long it had been, with both up
@@ -77,13 +87,33 @@ class _WatchedFuzzy(Fuzzy):
     def __init__(self, device: EmulatedDevice, senses: dict[int, tuple[int, int]]) -> None:
         super().__init__(device.capacity, senses)
         self._device = device
+        self._last: dict[tuple[int, int], tuple[int, Reading]] = {}  # since the start, with its s
+
+    def _complete(self, vector: bytes, now: int) -> bytes:
+        """Return a reading with what was read of other attributes before, whatever its age."""
+        if not vector[6] and not vector[7]:
+            return vector  # sensors that are broken, or nothing at all
+        note = decode(vector)
+        olds = []
+        for (event, attribute), (at, last) in self._last.items():
+            if event == note.event and not note.features >> attribute & 1:
+                age = encode_duration(max(1, now // 1000 - at))
+                olds.append(Reading(attribute, last.points, last.wide, age))
+        for attribute in range(16):
+            if note.faults >> attribute & 1:
+                self._last.pop((note.event, attribute), None)
+        for reading in note.readings:
+            self._last[note.event, reading.attribute] = now // 1000, reading
+        olds = [reading for reading in olds if not note.faults >> reading.attribute & 1]
+        readings = sorted(note.readings + olds, key=lambda reading: reading.attribute)
+        return encode(NotificationVector(note.event, readings, faults=note.faults))
 
     def judge(self, sample: Sample, now: int) -> int:
         device = self._device
         device.taken.append(
             Taken(
                 device.field_now,
-                write_notification(sample),
+                self._complete(write_notification(sample), now),
                 device.spool.epoch,
                 device.node,
                 device.connected_at,
@@ -91,6 +121,17 @@ class _WatchedFuzzy(Fuzzy):
             )
         )
         return super().judge(sample, now)
+
+
+class _Slow(Callback):
+    """A sensor that has a new value every other time."""
+
+    is_late = True
+
+    def measure(self, now: int) -> None:  # noqa: ARG002 - as a source has it
+        self.is_late = not self.is_late
+        if self.is_late:
+            raise NotReadyError
 
 
 class _Outbox:
@@ -136,6 +177,7 @@ class EmulatedDevice:
         self.unsure: set[tuple[int, int]] = (
             set()
         )  # perhaps told: the power went while they were saved
+        self.board: Board | None = None  # whose code can be updated
         self.field_now = 0
         self.is_up = False
         self.flash = Flash()
@@ -147,9 +189,10 @@ class EmulatedDevice:
         self._drive = drive or _walk
         self._levels: dict[tuple[int, int], int] = {}
         self.capacity = capacity
+        self.room, self.patience = 900, 5_000  # bytes of a frame's body; ms for the node's answer
         self._started = 0
         self._resume = (0, 0, 0, 0)  # of the last sleep
-        self._hellos = 0
+        self._hellos = self._batches = self._leap = 0
 
     def start(self, now: int, wall: int | None = None, kept: bytes = b"") -> None:
         """Start, or start again from the flash; `wall` is what a clock that goes on shows, in s.
@@ -160,7 +203,8 @@ class EmulatedDevice:
         self.field_now, self._started = now, self._started if kept else now
         self.flash = Flash(image=bytes(self.flash.image))
         resume = self._resume if kept else None
-        self.spool = Spool(self.flash, now - self._started, wall, resume=resume)
+        time = now - self._started
+        self.spool = Spool(self.flash, time, wall, resume=resume, leap=self._leap)
         self.spool.keep_nodes(self._nodes[:4])
         events = [self._build_event(sense) for sense in self.senses]
         senses = list_senses(events)
@@ -177,16 +221,30 @@ class EmulatedDevice:
             self.spool,
             self.manager,
             self.vocabulary,
-            lambda: {7: "field", 24: {event.sample.event: event.doubts for event in events}},
+            lambda: self._describe(events),
+            room=self.room,
+            patience=self.patience,
         )
+        if self.board is not None:
+            self.board.start()
         if self.spool.is_resumed:
-            self.uplink.hellos = self._hellos
+            self.uplink.hello_count = self._hellos
+            self.uplink.batch_count = self._batches
         self.execution = Execution(self.manager, events, _Outbox(self))
         self.is_up = True
 
+    def _describe(self, events: list[Event]) -> dict[int, object]:
+        """Return what a hello says beyond what the manager knows."""
+        fields: dict[int, object] = {7: "field"}
+        fields[24] = {event.sample.event: event.doubts for event in events}
+        if self.board is not None:
+            fields[30] = self.board.describe()
+        return fields
+
     def _build_event(self, sense: Sense) -> Event:
         def make_source(attribute: int, last: int) -> Callback:
-            return Callback(lambda _: self._read(sense.event, attribute, last))
+            kind = _Slow if attribute in sense.slow else Callback
+            return kind(lambda _: self._read(sense.event, attribute, last))
 
         channels = []
         for attribute in sense.attributes:
@@ -223,12 +281,18 @@ class EmulatedDevice:
         The spool is on the flash; after the sleep its numbers go on.
         """
         self._resume = self.spool.note_sleep(self._clock(now))
-        self._hellos = self.uplink.hellos
+        self._hellos = self.uplink.hello_count
+        self._batches = self.uplink.batch_count
         self.is_up = False
         return freeze(self.language)
 
-    def erase(self) -> None:
-        """Lose the flash, as by a new firmware: a new life begins, with the old numbers."""
+    def erase(self, leap: int = 0) -> None:
+        """Lose the flash, as by a new firmware: a new life begins, with the old numbers.
+
+        `leap` is random, as on a board: a life begins above or below the ones before, hardly ever
+        with the epoch of one.
+        """
+        self._leap = leap
         self.life += 1
         self.flash = Flash()
         self.told_before += self.told.values()
@@ -256,6 +320,8 @@ class EmulatedDevice:
         """Take what the node says."""
         before, epoch = self.list_waiting(), self.spool.epoch
         self.uplink.receive(topic, payload, self._clock(now))
+        if self.board is not None:
+            self.board.look(self._clock(now))
         if self.spool.epoch != epoch:  # it was erased, and begins above its old numbers
             for place, number in enumerate(sorted(before), 1):
                 told = self.told.pop(number)
@@ -282,6 +348,25 @@ class EmulatedDevice:
         self.is_up = False
 
 
+def seal_as_device(
+    link: frames.Link, answer: frames.HelloAnswer, kind: int, number: tuple[int, int], body: bytes
+) -> bytes:
+    """Return a frame with a good tag, whatever is in it; batches belong to the answer.
+
+    `number` is that of the frame, or of the last notification in a batch.
+    """
+    epoch, sequence = number
+    if kind != frames.NOTIFICATIONS:
+        return frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+    if epoch != answer.device_epoch:
+        kind, body = frames.EARLIER, epoch.to_bytes(4, "big") + bytes(2) + body
+    elif sequence >> 16:
+        kind, body = frames.LATER, (sequence >> 16).to_bytes(2, "big") + body
+    body = body[: frames.MAX_LENGTH - frames.OVERHEAD]
+    frame = frames.Frame(kind, answer.device_epoch, sequence, body)
+    return frames.seal(link, frames.UP, frame, answer)
+
+
 def _walk(rng: Random, event: int, level: int, last: int) -> int:  # noqa: ARG001
     """Return the next reading: near the last one, sometimes far."""
     if rng.random() < 0.1:
@@ -289,4 +374,4 @@ def _walk(rng: Random, event: int, level: int, last: int) -> int:  # noqa: ARG00
     return min(last, max(0, level + rng.randrange(-last // 16, last // 16 + 1)))
 
 
-__all__ = ["EmulatedDevice", "PowerCut", "Sense", "Taken", "Told"]
+__all__ = ["EmulatedDevice", "PowerCut", "Sense", "Taken", "Told", "seal_as_device"]

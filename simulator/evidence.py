@@ -53,6 +53,11 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+def wants_few(person: Person) -> bool:
+    """Return whether somebody asked for the best of all only."""
+    return any("my_top" in request.body for request in person.requests.values())
+
+
 @dataclass(frozen=True)
 class AskedSubscription:
     """A subscription that a person was told is in force: a vector, or constraints on content."""
@@ -74,6 +79,8 @@ class AskedSubscription:
     @property
     def is_plain(self) -> bool:
         """Whether every match of it is to be shown, for as long as it is in force."""
+        if wants_few(self.person):
+            return False
         vector = self.vector
         is_selective = vector is not None and (vector.significance or vector.recent)
         return not is_selective and self.terms == (0, 0)
@@ -134,6 +141,8 @@ def rate_content(content: Alternatives, note: NotificationVector, device: str) -
     names: dict[str, list[tuple[Any, int]]] = {"event": [(event.name, 255)]}
     names["device"] = [(device, 255)]
     for reading in note.readings:
+        if reading.age:
+            continue  # typed content is of now
         attribute = find_attribute(event, reading.attribute)
         codes = range(reading.points[0], reading.points[3] + 1)
         degrees = [(code, trapezoid(code, reading.points)) for code in codes]
@@ -165,7 +174,9 @@ def list_asked(person: Person) -> list[AskedSubscription]:
     subscriptions = []
     for request in person.requests.values():
         answer = request.answer
-        if not answer or not answer.get("ok") or "understood" not in answer:
+        if not answer or not answer.get("ok") or not {"understood", "id"} <= answer.keys():
+            continue
+        if "story" in request.body:  # `simulator.stories` judges those
             continue
         vector = answer.get("vector")
         subscriptions.append(

@@ -19,6 +19,9 @@ from simulator.setup import USUAL
 from simulator.whole_scenarios import NOT_WHOLE, WHOLE
 from simulator.world import CLEAN, CLOSED, SILENT
 
+_RECENT = "fire temperature above 1, in the last 20 s"
+# The first covers the second for exact values, and not for uncertain ones.
+SURE = ("heart rate above 70, certain 0.9", "heart rate above 72")
 _LINGER = 20_000  # ms that most troubles last
 
 
@@ -41,6 +44,10 @@ class Play(Byzantine):
         for number in range(0 if is_silent else self.scenario.people):  # somebody wants something
             for asked in (USUAL[number % 3], USUAL[6 + number % 2]):
                 world.ask(f"person-{number}", {"subscribe": asked})
+            if self.scenario.dial("recent"):
+                world.ask(f"person-{number}", {"subscribe": _RECENT})
+        for asked in SURE if self.scenario.dial("sure") else ():
+            world.ask("person-0", {"subscribe": asked})
         first, second = self.pair(0, 0)
         world.meet(first, second, True)
         for happening in self.scenario.happenings:

@@ -18,9 +18,12 @@ from typing import Any
 
 from denwatch.node.core.items import (
     ANNOUNCEMENT,
+    CLAIM,
     DELIVERED,
     NEVER,
     NOTIFICATION,
+    PREFERENCE,
+    REMOVAL,
     REVOCATION,
     SUBSCRIPTION,
     VOCABULARY,
@@ -256,6 +259,9 @@ _REQUESTS: tuple[dict[str, Any], ...] = (
     {"unsubscribe": "co", "request": "4"},
     {"mute": False, "request": "5"},
     {"prefer": [["co", "gas"]], "request": "6"},
+    {"have": "device-1", "silence": "10 min", "to": "person-1", "request": "7"},
+    {"release": "device-1", "request": "8"},
+    {"change": "co", "score": 0.5, "muted": True, "escalate": {"to": "person-1", "after": 9}},
     {"received": ["0123456789abcdef"], "request": "7"},
     {"probe": ["carbon monoxide is high"], "request": "8"},
     {"when": {"attribute": "carbon_monoxide", "is": "high"}, "name": "co", "prefer": [["a", "b"]]},
@@ -325,7 +331,10 @@ def make_body(rng: Random, facts: Facts, kind: int) -> bytes:
     subscription: list[Any] = [facts.subscriber, "all", "gas", *rest, _SUBSCRIPTION_VECTOR, options]
     if rng.random() < 0.3:
         subscription[4], subscription[6] = 1, content
-    dots = [[facts.name, facts.epoch, facts.sequence + n] for n in range(2)]
+    dots: list[list[Any]] = [[facts.name, facts.epoch, facts.sequence + n] for n in range(2)]
+    if rng.random() < 0.3:
+        counted = [facts.now, 1, [facts.sequence], facts.now + 60_000, b"\x80", bytes(64)]
+        dots[0] = [*dots[0], b"", spoil_some(rng, counted)]
     bodies: dict[int, list[Any]] = {
         SUBSCRIPTION: subscription,
         NOTIFICATION: [facts.device, 1, facts.sequence, *rest, make_vector(rng, is_sound=True)],
@@ -333,6 +342,9 @@ def make_body(rng: Random, facts: Facts, kind: int) -> bytes:
         VOCABULARY: [facts.vocabulary, json.dumps({"events": {}})],
         REVOCATION: _draw_notice(rng, facts),
         ANNOUNCEMENT: [facts.device, facts.vocabulary, [[3, 1]]],
+        PREFERENCE: [facts.subscriber, facts.now, {"top": 1, "fading": 60, "weights": {"x": 2}}],
+        CLAIM: [facts.device, facts.subscriber, facts.subscriber, facts.now, facts.now, 60_000],
+        REMOVAL: [[dot[:3] for dot in dots], rng.choice(("", "A" * 128))],
     }
     return encode_cbor(spoil_some(rng, bodies[kind]))
 

@@ -32,9 +32,11 @@ from denwatch.node.core.peers import PeerProtocol
 from denwatch.node.core.peers.item_exchange import PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
+from denwatch.node.core.updates import Rollout, UpdateImage
 from denwatch.node.log import DiskFiles, Writer, encode_record
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.store import Storage, Store
+from denwatch.protocol.frames import HelloAnswer
 
 from simulator.disk import FieldFaults, FieldMedium, FieldStore
 from simulator.memory_store import MemoryStore
@@ -92,11 +94,13 @@ class HostedNode:
         # Answers that replace those of the subscribers' protocol, for a node without one.
         self.pending: PendingDeliveries | None = None
         self.check_room: Callable[[], bool] | None = None
+        self.rollout: tuple[Rollout, dict[bytes, UpdateImage]] | None = None  # of code for devices
         self.visibility: Visibility | None = None  # what Home Assistant may see; None: it is absent
         self.vocabulary = vocabulary or load_shipped("rescue")
         self._watch = watch
         self._roles = roles
         self._clock = clock
+        self._starts = 0
         self._base = 0  # the node's time = the simulated time + this
 
     # Life -----------------------------------------------------------------------------------
@@ -117,6 +121,8 @@ class HostedNode:
         if self.settings.logs:
             self._writer = Writer(self.store, DiskFiles(self.settings.logs))
         self.node.restore()
+        if self.rollout is not None:
+            self.devices.updates.replace(*self.rollout)
         self.is_up = True
         if self._watch is not None or self._writer is not None:
             self.settle([Log("start", {"software": "denwatch field"})])
@@ -126,7 +132,9 @@ class HostedNode:
         if self.settings.database is not None:
             return Store(self.settings.database, self.name)
         self.medium.is_open = False
-        return FieldStore(self.name, self.medium, self.faults)
+        # No epoch comes twice, even if the disk forgot a start: a machine's clock sees to that.
+        self._starts += 1
+        return FieldStore(self.name, self.medium, self.faults, first_epoch=self._starts)
 
     def make_vocabularies(self) -> Vocabularies:
         """Return the vocabularies that a node knows at its start."""
@@ -191,6 +199,13 @@ class HostedNode:
     def peers(self) -> PeerProtocol:
         """The peers' protocol, which the settings must not leave out."""
         return cast("PeerProtocol", self.node.protocols.peers)
+
+    def find_answer(self, device: str) -> HelloAnswer:
+        """Return the answer that a device's batches belong to; to a stranger none was given."""
+        for known in self.devices.list_devices() if self.is_up else ():
+            if known.name == device:
+                return HelloAnswer(known.hello[0], *known.answer)
+        return HelloAnswer(1, 1, 1)
 
     # Events ---------------------------------------------------------------------------------
 

@@ -14,8 +14,10 @@ from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from denwatch.node.security.cards import verify_signature
 from denwatch.protocol.frames import Link
 
+_PERSON = "person "
 KEY_ID = 7  # every device has one key, and this is its number
 
 
@@ -31,6 +33,11 @@ def _make_key(name: str) -> Ed25519PrivateKey:
 @lru_cache(maxsize=1 << 14)
 def _sign(name: str, data: bytes) -> bytes:
     return _make_key(name).sign(data)
+
+
+@lru_cache(maxsize=4096)
+def _make_public(person: str) -> bytes:
+    return _make_key(_PERSON + person).public_key().public_bytes_raw()
 
 
 @lru_cache(maxsize=1 << 14)
@@ -102,6 +109,17 @@ class Ring:
         secret = self.peer_secret(node)
         return () if secret is None else (secret,)
 
+    def sign_for(self, name: str, data: bytes, key: bytes = b"") -> tuple[bytes, bytes] | None:
+        """Return the key of somebody of the site, as if they logged in here, and a signature."""
+        public = _make_public(name)
+        if name not in self._roster.roles or key not in (b"", public):
+            return None
+        return public, _sign(_PERSON + name, data)
+
+    def verify_person(self, key: bytes, data: bytes, signature: bytes) -> bool:
+        """Return whether a person's key signed this."""
+        return verify_signature(key, data, signature)
+
     def link_for(self, device: str, key_id: int) -> Link | None:
         """Return the link of a device's key."""
         if device not in self._roster.devices or key_id != KEY_ID:
@@ -141,6 +159,7 @@ class HmacKeys:
         self.name = name
         self.unknown: set[str] = set()
         self.places: dict[str, set[str]] = {}  # of devices that do not speak through all nodes
+        self.people: set[str] = set()  # who logged in here
 
     def sign(self, data: bytes) -> bytes:
         """Return this node's signature."""
@@ -169,6 +188,17 @@ class HmacKeys:
         """Return the secrets that frames of a node may have."""
         secret = self.peer_secret(node)
         return () if secret is None else (secret,)
+
+    def sign_for(self, name: str, data: bytes, key: bytes = b"") -> tuple[bytes, bytes] | None:
+        """Return the key of somebody who logged in here, and a signature."""
+        public = hashlib.sha256(name.encode()).digest()
+        if name not in self.people or key not in (b"", public):
+            return None
+        return public, sign_by_name(public.hex(), data)
+
+    def verify_person(self, key: bytes, data: bytes, signature: bytes) -> bool:
+        """Return whether a person's key signed this."""
+        return hmac.compare_digest(sign_by_name(key.hex(), data), signature)
 
     def list_key_ids(self, device: str) -> list[int]:
         """Return the one key that each device has."""

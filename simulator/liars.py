@@ -7,7 +7,7 @@ what was said of others, for the checks in `whole_checks.py`: that it changed no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -22,22 +22,30 @@ from denwatch.node.core.events import (
 )
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
+    BY,
     DELIVERED,
     KINDS,
     NEVER,
+    REMOVAL,
     REVOCATION,
     SUBSCRIPTION,
     DeliveredBody,
     Dot,
     Item,
+    RemovalBody,
+    SubscriptionBody,
+    decode_body,
     encode_body,
 )
 from denwatch.node.replication.dot_sets import Run, Spans
 from denwatch.node.replication.wire import ITEMS, ItemBatch, SentItem, encode_item_batch
 from denwatch.node.security import notices
 from denwatch.node.security.cards import seal_box
-from denwatch.protocol import frames
+from denwatch.node.store.interface import StoreError
+from denwatch.protocol import frames, subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
+from simulator.device import seal_as_device
 from simulator.evidence import list_honest
 from simulator.generated_lies import (
     Facts,
@@ -64,6 +72,7 @@ _MEET = 3_000  # ms from a contact to an open exchange
 _AHEAD = 60  # numbers that a receipt runs ahead
 _AGAIN = 1_500  # ms between two of the same requests: a node that fell is up again
 _FLOOD = 400
+_TWIN = subscription.encode(SubscriptionVector(3, [Predicate(0, 1, 2)]))  # nobody asks for this
 
 
 @dataclass
@@ -72,6 +81,7 @@ class LiesTold:
 
     received: set[tuple[str, int]] = field(default_factory=set)  # person and note, by id
     dead: set[int] = field(default_factory=set)  # items, by id
+    replaced: set[int] = field(default_factory=set)  # subscriptions with a name, by id
     # Subscribers and devices that others registered, with the nodes that knew it before the lie:
     # elsewhere a name belongs to whoever speaks of it first, until the authority rules.
     names: dict[str, set[str]] = field(default_factory=dict)
@@ -216,6 +226,49 @@ def lie_in_deaths(play: Play, first: int, second: int) -> None:
         _send_items(play, host, [], ((run, _join(tuple((n, n) for n in numbers))),))
 
 
+def _choose_others(play: Play, host: HostedNode, number: int) -> list[tuple[Dot, SubscriptionBody]]:
+    """Return subscriptions that people made at another node, as a member knows them."""
+    try:
+        held = list(host.item_store.iterate(host.store, SUBSCRIPTION))
+    except StoreError:
+        return []  # its own disk does not let it read them
+    others = sorted({item.dot.origin for item in held} - {host.name})
+    node = others[number % len(others)] if others else ""
+    bodies = [(item.dot, decode_body(SubscriptionBody, item.body)) for item in held]
+    people = play.world.people
+    return [each for each in bodies if each[0].origin == node and each[1].owner in people]
+
+
+@fault("lying-removals")
+def lie_in_removals(play: Play, first: int, second: int) -> None:
+    """Let a member make removals of what people asked for elsewhere: unsigned, signed by itself."""
+    host = _find_liar(play)
+    for dot, body in _choose_others(play, host, first):
+        find_lies(play).dead.add(dot.id)
+        by = ("", body.options.get(BY, ""), "A" * 128)[second % 3]
+        facts = _find_facts(play, host)
+        own = Dot(host.name, facts.epoch, facts.sequence)
+        removal = encode_body(RemovalBody([list(dot)], by))
+        _send_items(play, host, [_sign(host, own, REMOVAL, NEVER, removal)])
+
+
+@fault("lying-twins")
+def lie_in_twins(play: Play, first: int, second: int) -> None:
+    """Let a member subscribe in the name of people, to something else, by names that they use."""
+    host = _find_liar(play)
+    for dot, body in _choose_others(play, host, first):
+        if "name" not in body.options:
+            continue
+        find_lies(play).replaced.add(dot.id)
+        facts = _find_facts(play, host)
+        by = body.options.get(BY, "")  # that of another subscription, or none
+        options = {"name": body.options["name"]} | ({BY: by} if by and second & 1 else {})
+        created = max(host.time, body.created + 1)
+        twin = replace(body, created=created, language=0, vector=_TWIN, options=options)
+        own = Dot(host.name, facts.epoch, facts.sequence)
+        _send_items(play, host, [_sign(host, own, SUBSCRIPTION, NEVER, encode_body(twin))])
+
+
 def _join(spans: Spans) -> Spans:
     """Return a set without neighbours."""
     joined: list[tuple[int, int]] = []
@@ -319,7 +372,10 @@ def lie_as_device(play: Play, first: int, second: int) -> None:
         if rng.random() < 0.5:
             vectors = [make_vector(rng, sequence) for _ in range(rng.randrange(1, 4))]
             what, kind, body = "nv", frames.NOTIFICATIONS, frames.join_vectors(vectors)
-        payload = frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+        if len(body) > frames.MAX_LENGTH - frames.OVERHEAD:
+            continue  # no frame holds it
+        answer = play.world.hosts[node].find_answer(MAD)
+        payload = seal_as_device(link, answer, kind, (epoch, sequence), body)
         play.world.give(node, Message(MAD, f"{DEVICES}{MAD}/{what}", payload))
 
 

@@ -16,6 +16,7 @@ from denwatch.protocol import frames, notification
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.calendar import START
+from simulator.device import seal_as_device
 from simulator.keys import KEY_ID, make_device_secret
 from simulator.person import BROKEN
 from simulator.registry import dial, fault, on_heal, ordinary
@@ -125,7 +126,8 @@ def reflash(play: Play, first: int, second: int) -> None:
     """Erase a device's memory with a new firmware; an operator lets it begin anew a bit later."""
     name = play.device(first)
     play.world.kill_device(name, 2_000 + second % 4_000)
-    play.world.devices[name].erase()
+    device = play.world.devices[name]
+    device.erase((first * 40_503 + device.life * 2_654_435_761) % (1 << 28))
     play.forget_heard(name)  # its key is a new one: what was overheard is worth nothing
     wait = _OPERATOR * (1, 1, 4, 16)[second >> 12 & 3]
     play.world.calendar.wait(wait, forget_device, play, name)
@@ -187,10 +189,11 @@ def revoke_device(play: Play, first: int, second: int) -> None:
         vector = notification.encode(
             NotificationVector(1, [Reading(1, (200,) * 4)], sequence=sequence)
         )
-        frame = frames.Frame(frames.NOTIFICATIONS, 1 << 20, sequence, frames.join_vectors([vector]))
+        body = frames.join_vectors([vector])
         link = frames.Link(name, node, KEY_ID, make_device_secret(name))
-        payload = frames.seal(link, frames.UP, frame)
         if name in play.truth.revoked and node:
+            answer = world.hosts[node].find_answer(name)
+            payload = seal_as_device(link, answer, frames.NOTIFICATIONS, (1 << 28, sequence), body)
             world.give(node, Message(name, f"{DEVICES}{name}/nv", payload))
 
     play.returns[name] = register
@@ -215,6 +218,24 @@ def draw_stroll(rng: Random) -> int:
     return rng.randrange(1, 1 << 8) if rng.random() < 0.4 else 0
 
 
+@dial("recent")
+def draw_recent(rng: Random) -> int:
+    """Let people want no old news of one kind, in some scenarios."""
+    return int(rng.random() < 0.2)
+
+
+@dial("sure")
+def draw_sure(rng: Random) -> int:
+    """Let somebody want to be sure of more than they want to hear of, in some scenarios."""
+    return int(rng.random() < 0.1)
+
+
+@dial("my-top")
+def draw_my_top(rng: Random) -> int:
+    """Let people want only the k best of all they asked for, in some scenarios."""
+    return rng.randrange(1, 3) if rng.random() < 0.25 else 0
+
+
 @on_heal.append
 def mend_life(play: Play) -> None:
     """Let everything be well."""
@@ -225,6 +246,9 @@ def mend_life(play: Play) -> None:
         if not device.is_up:
             play.world.start_device(device.name)
         play.world.calendar.wait(_OPERATOR, forget_device, play, device.name)
+    top = play.scenario.dial("my-top")
+    for person in play.world.people.values() if top else ():
+        play.world.ask(person.name, {"my_top": top})
     stroll = play.scenario.dial("stroll")
     for number, person in enumerate(play.world.people.values()):
         if stroll >> number & 1 and person.client != BROKEN:

@@ -84,6 +84,7 @@ class Network(ABC):
         self.bytes = 0  # over links that are gone
         self.contacts = 0
         self.deaths = 0
+        self.held_up: dict[str, int] = {}  # devices whose frames somebody holds back, until when
         self.overhear: Callable[[Message], None] | None = None  # is shown what is on the air
         self.tell: Callable[[str, str], None] = _say_nothing  # is told what happens
         self._watch = watch or _ignore

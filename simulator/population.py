@@ -18,11 +18,12 @@ AWAY = -1  # at no node
 
 
 class PlannedSubscription(NamedTuple):
-    """What somebody asks for. `top` and `life` (ms) are what the words say, 0 for nothing."""
+    """What somebody asks for. `top`, `life` (ms) and `recent` are what the words say."""
 
     words: str
     top: int = 0
     life: int = 0
+    recent: bool = False  # old news is no news
 
 
 SUBSCRIPTIONS = (
@@ -30,7 +31,7 @@ SUBSCRIPTIONS = (
     PlannedSubscription("heart rate is not normal"),
     PlannedSubscription("patient temperature is high and heart rate is high"),
     PlannedSubscription("fire temperature is high"),
-    PlannedSubscription("patient temperature is low, expires after 900 s", life=900_000),
+    PlannedSubscription("patient temperature is low, in the last 900 s", recent=True),
 )
 STEADY = (
     PlannedSubscription("heart rate is high, top 2, expires after 1800 s", top=2, life=1_800_000),

@@ -45,11 +45,15 @@ MODULES = (
     "simulator.bad_disks",
     "simulator.liars",
     "simulator.checks",
+    "simulator.stories",
+    "simulator.claims",
+    "simulator.answers",
+    "simulator.wills",
+    "simulator.updates",
     "simulator.whole_checks",
     "simulator.ablations",
     "simulator.whole_rules",
     "simulator.known_defects",
-    "simulator.whole_defects",
 )
 
 Act = Callable[..., None]  # of a play, two numbers, and a body where the kind has one

@@ -57,8 +57,14 @@ def draw_request(number: int) -> dict[str, Any]:
     covers another. Any other is drawn from the grammar.
     """
     rng = Random(f"wish {number % POOL}")
+    dice = Random(f"restrictor {number % POOL}")  # so that the others stay as they were
     if number % POOL < TOPICS * TOPIC:
-        return {"subscribe": _draw_usual(rng, Random(f"topic {number % POOL // TOPIC}"))}
+        words = _draw_usual(rng, Random(f"topic {number % POOL // TOPIC}"))
+        if words.startswith("heart_rate above") and dice.random() < 0.5:
+            pulse, *options = words.split(", ")
+            earlier = f"({pulse} in the last {dice.choice((30, 60))} s)"
+            words = ", ".join([f"patient_temperature above 27 and {earlier}", *options])
+        return {"subscribe": words}
     if not number % POOL % _WHERE:
         return _draw_where(rng)
     vocabulary = load_shipped("rescue")
@@ -69,8 +75,13 @@ def draw_request(number: int) -> dict[str, Any]:
         return _draw_content(rng, event, [attributes[rng.choice(names)] for _ in range(2)])
     chosen = [attributes[rng.choice(names)] for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
     leaves = [_draw_predicate(rng, each, vocabulary) for each in chosen]
+    if len(leaves) > 1 and dice.random() < 0.4:
+        leaves[-1] = f"({leaves[-1]} in the last {dice.choice((20, 40, 90))} s)"
     words = _join(rng, leaves)
-    return {"subscribe": words + "".join(f", {each}" for each in _draw_options(rng, chosen))}
+    options = _draw_options(rng, chosen)
+    if dice.random() < 0.05:
+        options.append("whole reading")
+    return {"subscribe": words + "".join(f", {each}" for each in options)}
 
 
 def _draw_usual(rng: Random, topic: Random) -> str:

@@ -7,6 +7,7 @@ this file sets up the world of a campaign. Its dials, each 0 in the plainest sce
 |---|---|
 | `silent` | whether nobody asks for the usual things at the beginning |
 | `sensors` | what each device measures, and how exactly: two bits each |
+| `slow` | whether one of its sensors has a value every other time only: a bit each |
 | `apps` | which devices are apps, whose end no server announces: a bit each |
 | `clients` | what each person uses: two bits each |
 | `covering` | how nodes decide what devices need not know |
@@ -87,6 +88,12 @@ def draw_sensors(rng: Random) -> int:
     return sum(rng.choice((0, 1, 1, 2, 3, 3)) << 2 * device for device in range(5))
 
 
+@dial("slow")
+def draw_slow(rng: Random) -> int:
+    """Let some devices have a slow sensor, so that readings of different times join."""
+    return rng.randrange(1 << 5) if rng.random() < 0.6 else 0
+
+
 @dial("apps")
 def draw_apps(rng: Random) -> int:
     """Let some devices be apps."""
@@ -160,6 +167,7 @@ class Setup:
                 policy=POLICIES[scenario.dial("covering")],
                 patience=4_000,
                 longest_patience=16_000,
+                is_whole=bool(scenario.dial("home")),
             ),
             home=HomeSettings("homeassistant", 0, "1") if scenario.dial("home") else None,
         )
@@ -193,7 +201,15 @@ class Setup:
     def list_senses(self, device: int, change: int) -> list[Sense]:
         """Return what a device measures, by its number and how often its sensors were changed."""
         sensors = SENSORS[((self.scenario.dial("sensors") >> 2 * device) + change) & 3]
-        return [replace(sense, period=sense.period * self.scenario.pace) for sense in sensors]
+        is_slow = self.scenario.dial("slow") >> device & 1
+        return [
+            replace(
+                sense,
+                period=sense.period * self.scenario.pace,
+                slow=sense.attributes[1:2] if is_slow else (),
+            )
+            for sense in sensors
+        ]
 
     def home(self, number: int) -> str:
         """Return where a person is in the end."""

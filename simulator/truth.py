@@ -27,6 +27,7 @@ from simulator.world import KEPT_ALIVE, World
 
 PRESENCE = KEPT_ALIVE + 40_000  # ms within which what is said of a device's presence is true
 _LINGER = 1_000  # ms: what was on its way when a device lost its rights
+_UNNOTICED = 1_000  # ms by which an age may be wrong beyond its doubt: two hops in this world
 
 
 class Seen(NamedTuple):
@@ -89,7 +90,9 @@ class Truth:
         self.forgotten: dict[tuple[str, str], int] = {}  # ... and when an operator had it forgotten
         self.mistaken: set[tuple[str, str, int]] = set()  # ... and life: passes for its old self
         self.absences: list[Absence] = []
+        self.younger: list[tuple[str, str, int, int]] = []  # node, device, ms: true age, assumed
         self.omitting: set[str] = set()  # nodes that found no room on a device for something
+        self.wills: tuple[str, int] | None = None  # the node at which apps broke off, and when
         self._started: dict[str, int] = {}  # nodes, and when
         self._delivered: set[tuple[str, str, int]] = set()
 
@@ -155,6 +158,13 @@ class Truth:
         revoked = self.revoked.get(seen.device, self.world.now)
         if seen.origin == host.name and revoked < self.world.now - _LINGER:
             self.stolen.append((host.name, seen.device))
+        if seen.origin == host.name and device is not None:
+            told = device.told.get((seen.device_epoch, seen.device_sequence))
+            # Over a restart without a clock an age is what is certain, not what is true.
+            if told is not None and told.epoch == device.spool.epoch:
+                age, true = host.time - int(str(fields["at"])), self.world.now - told.time
+                if true - age > seen.doubt + _UNNOTICED:
+                    self.younger.append((host.name, seen.device, true, age))
 
     def look_at_presence(self) -> None:
         """Compare who is said to be there with who is, at every node."""
@@ -175,7 +185,8 @@ class Truth:
                 is_here = device.is_up and device.node == host.name
                 if is_here and self.heard.get((host.name, name)) != device.life:
                     continue  # it was not let in, or not yet
-                since = device.connected_at if is_here else world.left.get((host.name, name), 0)
+                heard = max(device.connected_at, world.held_up.get(name, 0))
+                since = heard if is_here else world.left.get((host.name, name), 0)
                 for who, claim in claims.items():
                     late = world.now - max(since, self._started[host.name])
                     if claim != is_here and late > PRESENCE and name not in self.revoked:

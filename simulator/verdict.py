@@ -15,7 +15,7 @@ from denwatch.client.compiler import compile_subscription
 from denwatch.client.language import parse
 from denwatch.client.vocabulary import Vocabulary
 from denwatch.protocol import notification
-from denwatch.protocol.matching import match
+from denwatch.protocol.matching import match, rate_age
 
 from simulator.device import EmulatedDevice
 from simulator.flood import Flood, Meeting, Wanted
@@ -119,11 +119,20 @@ class Judge:
         asked = [self._witness.asked[each] for each in degrees]
         ends = [each.end for each in asked if each.end is not None]
         withdrawn = max(ends) if len(ends) == len(asked) else None
-        lives = [life for each in asked if (life := self._terms[each.words].life)]
+        lives = [self._find_life(each.words) for each in asked if self._terms[each.words].recent]
         stale = self.read_at[note] + max(lives) if len(lives) == len(asked) else None
         expires = self._witness.taken[note].expires or None
         limits = [limit for limit in (withdrawn, stale, expires) if limit is not None]
         return min(limits, default=None), withdrawn
+
+    def _find_life(self, words: str) -> int:
+        """Return the age in ms from which a reading is not recent any more, second by second."""
+        vector = compile_subscription(parse(words), self._vocabulary).vector
+        assert vector.recent is not None, words
+        age = 0
+        while rate_age(age, vector.recent) >= vector.threshold:
+            age += 1
+        return 1000 * age
 
     # What a node decides --------------------------------------------------------------------
 
@@ -142,10 +151,8 @@ class Judge:
                 )
                 if not pair or not terms or not terms.top or len(pair.degrees) > 1:
                     continue
-                until = self.read_at[note] + terms.life
+                until = time + terms.life  # from the decision on
                 degree = pair.degrees[subscription]
-                if until <= time:
-                    continue
                 better = [d for d, end in shown.get(subscription, ()) if end > time and d > degree]
                 if len(better) >= terms.top:
                     held_back.add((note, owner))

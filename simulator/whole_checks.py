@@ -6,11 +6,18 @@ names were taken or whose people were silenced nothing else is worth asking.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from simulator.evidence import has_equal, list_asked, list_honest
+from simulator.evidence import (
+    FOREVER,
+    AskedSubscription,
+    has_equal,
+    list_asked,
+    list_honest,
+)
 from simulator.keyrings import hash_of, make_secret
 from simulator.keys import KEY_ID
 from simulator.liars import find_lies
@@ -19,6 +26,7 @@ from simulator.whole_scenarios import MALLORY, WHOLE
 
 if TYPE_CHECKING:
     from simulator.faults import Play
+    from simulator.person import Person
     from simulator.whole_node import WholeNode
 
 _MOST_RUNS = 200  # of one node, as others know it
@@ -121,18 +129,27 @@ def check_unsilenced(play: Play) -> None:
     for person in play.world.people.values():
         for asked in list_asked(person):
             id = int(asked.id, 16)
-            if "name" in asked.request or id in lost:
+            if id in lost or asked.until != FOREVER or not _is_left(person, asked):
                 continue
-            if id in lies.dead:
-                for host in list_honest(play):
+            for ids, said in ((lies.dead, "forget"), (lies.replaced, "replace")):
+                for host in list_honest(play) if id in ids else ():
                     if not has_equal(host, asked):
-                        what = f"{person.name}: {host.name} was told to forget {asked.id}"
-                        raise Violation("unsilenced", what, "deaths")
+                        what = f"{person.name}: {host.name} was told to {said} {asked.id}"
+                        raise Violation("unsilenced", what, said)
     claimed = {f"{name} never saw {id:016x}" for name, id in lies.received}
     for name in ("arrived", "best") if claimed else ():
         for violation in _find_broken(play, name):
             if any(claim in str(violation) for claim in claimed):
                 raise Violation("unsilenced", f"a receipt came first, {violation}", "receipts")
+
+
+def _is_left(person: Person, asked: AskedSubscription) -> bool:
+    """Return whether somebody surely still wants what they asked for: nothing else names it."""
+    name = asked.request.get("name")
+    if name is None:
+        return True
+    named = (request.body for request in person.requests.values())
+    return sum(name in json.dumps(body) or asked.id in json.dumps(body) for body in named) == 1
 
 
 def _find_broken(play: Play, name: str) -> list[Violation]:

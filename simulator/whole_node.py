@@ -17,6 +17,7 @@ import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
@@ -180,6 +181,16 @@ class _NoFolder:
     def __truediv__(self, _: str) -> _NoFolder:
         return self
 
+    def stat(self) -> None:
+        """Nobody rolls out anything."""
+        raise FileNotFoundError
+
+    def write_text(self, *_: object, **__: object) -> None:
+        """Nobody reads what the fleet is."""
+
+    def replace(self, _: object) -> None:
+        """Likewise."""
+
 
 def make_folder() -> Path:
     """Return the folder of a node without one."""
@@ -221,6 +232,8 @@ class WholeNode(HostedNode):
         self._by_link: dict[int, Client] = {}
         self._last_link = 0
         self._now = 0
+        self._random = Random(name)
+        self.joined: set[str] = set()  # apps that came besides
 
     # Life -----------------------------------------------------------------------------------
 
@@ -231,7 +244,8 @@ class WholeNode(HostedNode):
         with drive_module(
             open_keyring=lambda _: self._open_keyring(),
             load_vocabularies=lambda _: self.vocabulary,
-            Store=lambda _, __, first_epoch: self._open_store(first_epoch),
+            Store=lambda _, __, first_epoch, leap: self._open_store(first_epoch, leap),
+            randbelow=self._random.randrange,
             read_wall=wall,
             read_cpu=lambda: 0.0,  # of a machine that is never busy
             read_file_limit=lambda: 1 << 20,
@@ -293,8 +307,9 @@ class WholeNode(HostedNode):
         self.has_new_keys = False
         return self._site.files[self.name]
 
-    def _open_store(self, first_epoch: int) -> Storage:
+    def _open_store(self, first_epoch: int, leap: int) -> Storage:
         self.medium.is_open = False
+        first_epoch = max(self.medium.epoch + 1, first_epoch) + leap
         model = FieldStore(self.name, self.medium, self.faults, first_epoch=first_epoch)
         if self._folder is None:
             return model
@@ -382,7 +397,8 @@ class WholeNode(HostedNode):
         assert self.run is not None
         for client in list(self._clients.values()):
             if client.link:
-                self._send(client, Client.PING)
+                said, client.unsaid = client.unsaid, b""
+                self._send(client, said + Client.PING)
             elif client.is_wanted:
                 self._connect(client)
         self.run.tick()
@@ -415,6 +431,7 @@ class WholeNode(HostedNode):
                 client.is_persistent = len(user) + ord(user[-1]) & 1 == 1
                 client.qos = 1 + (ord(user[-1]) >> 1 & 1)
                 client.level = 4 + (len(user) + (ord(user[-1]) >> 2) & 1)
+                client.is_joining = client.level == 4
                 client.will = (f"dens/1/sub/{user}", b'{"list": true}')
         return client
 
@@ -426,6 +443,22 @@ class WholeNode(HostedNode):
         if client.is_accepted and client.filters:
             self._send(client, client.write_subscribe(client.filters))
         return client.is_accepted
+
+    def join(self, client: Client, now: int) -> list[Publish]:
+        """Let an app come besides those that people have; it does not come back by itself."""
+        self._now = now
+        client.is_wanted = False
+        if self._connect(client):
+            self.joined.add(client.app)
+        return self._take_published()
+
+    def lose(self, client: Client, now: int) -> list[Publish]:
+        """Let an app break off."""
+        self._now = now
+        self.joined.discard(client.app)
+        self._receive(LinkLost(client.link))
+        self._drop_link(client)
+        return self._take_published()
 
     def crowd(self, user: str, count: int, now: int) -> None:
         """Let somebody connect very often, as other apps each time, and stay."""
@@ -456,6 +489,7 @@ class WholeNode(HostedNode):
         client.link = 0
         client.is_accepted = client.is_paused = False
         client.held.clear()
+        client.unsaid = b""
 
     def _listen(self, event: Listening) -> None:
         """Let somebody come or go; who comes listens to all that is theirs."""
@@ -495,7 +529,12 @@ class WholeNode(HostedNode):
         client = self._by_link.get(token >> _TOKEN)
         if client is not None:
             number = token & (1 << _TOKEN) - 1
-            self._send(client, Client.write_answer(clients.PUBACK, number))
+            said = client.unsaid + Client.write_answer(clients.PUBACK, number)
+            if client.is_joining and not client.unsaid:
+                client.unsaid = said  # until the next one, or the next tick
+                return
+            client.unsaid = b""
+            self._send(client, said)
 
     # Other nodes ----------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from denwatch.node.core import items
+from denwatch.node.core import items, subscriptions
+from denwatch.node.core.peers import item_exchange, knowledge
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.runtime import build, process
 from denwatch.node.security.notices import RegistrationsBuilder
@@ -64,6 +65,27 @@ def _admit_all(budget: Callable[..., Any]) -> Callable[..., Any]:
 
 
 RULES |= {
+    "removal-proof": Rule(
+        knowledge,
+        "is_open",
+        lambda _: lambda _: True,
+        "what another node made ends by its word, or by its person's",
+        ("lying-deaths",),
+    ),
+    "person-signature": Rule(
+        item_exchange,
+        "find_forgery",
+        lambda _: lambda *_: "",
+        "a removal is signed by the node, or by the person, whose items it names",
+        ("lying-removals",),
+    ),
+    "same-person": Rule(
+        subscriptions,
+        "may_replace",
+        lambda _: lambda *_: True,
+        "a subscription is replaced by one of the same name and the same person",
+        ("lying-twins",),
+    ),
     "receipt-proof": Rule(
         SubscriberProtocol,
         "_add_receipt",

@@ -29,6 +29,7 @@ from denwatch.node.security.access import Role
 from denwatch.node.store import StoreError, StoreFull
 from denwatch.watchdog.seal import FrameKey
 
+from simulator.clients import Client
 from simulator.device import EmulatedDevice, Sense
 from simulator.hosted_node import HostedNode, HostSettings, Watch, describe_defect
 from simulator.keyrings import SiteFiles, make_secret
@@ -61,6 +62,7 @@ SMALL = LimitsSection(
     requests_per_subscriber=12,
 )
 DEFAULT = LimitsSection()
+CHAT = "chat/"  # what clients tell each other, which is not the node's
 
 
 class WholeDevice(EmulatedDevice):
@@ -95,6 +97,7 @@ class WholeWorld(World):
         self._limits = limits
         self._room = room
         self._has_twins = has_twins
+        self.chat: list[tuple[int, str, str]] = []  # when, at which node, under which topic
         denied = {role: Role(("*",), ("*",), names) for role, names in (hidden or {}).items()}
         self._roles = {**ROLES, **denied}
 
@@ -147,7 +150,7 @@ class WholeWorld(World):
             listen=(),
             tls=Tls(folder, folder, folder),
             anonymous_role=None,
-            shared=("chat/#",),
+            shared=(f"{CHAT}#",),
             unshared=(),
             origins=(),
             peers=(),
@@ -197,6 +200,17 @@ class WholeWorld(World):
         host = self.hosts[name]
         assert isinstance(host, WholeNode)
         return host
+
+    def act_as(
+        self, name: str, act: Callable[[Client, int], list[Publish]], client: Client
+    ) -> None:
+        """Let a client do something at a node."""
+        self._do(self.hosts[name], lambda: act(client, self.now))
+
+    def _bring(self, name: str, publish: Publish) -> None:
+        super()._bring(name, publish)
+        if publish.topic.startswith(CHAT):
+            self.chat.append((self.now, name, publish.topic))
 
     # Processes ------------------------------------------------------------------------------
 

@@ -102,8 +102,9 @@ class Witness:
                 body = json.loads(payload)
                 if "request" in body:  # a report of what was received elsewhere has no answer
                     self._requests.setdefault(body["request"], (body, now))
-            case Acknowledged(topic, token) if topic.startswith(NOTES):
-                self._note_delivery(node, topic, token, now)
+            case Acknowledged(topic, token, others) if topic.startswith(NOTES):
+                for each in (token, *others):
+                    self._note_delivery(node, topic, each, now)
 
     def _note_delivery(self, node: str, topic: str, token: int, now: int) -> None:
         key = self._tokens[node, topic, token], topic.removeprefix(NOTES)

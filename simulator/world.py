@@ -36,9 +36,11 @@ from simulator.keys import make_device_secret
 from simulator.link import FAIR, Disturbance
 from simulator.network import Network, WorldSettings
 from simulator.person import LIBRARY, Person
+from simulator.radio import RadioAir
 from simulator.traces import ContactEvent
 
 _ASK_AGAIN = 10_000  # ms
+_RESTART = 500  # ms that a device takes to start again by itself
 _SEND_AGAIN = 1_000  # ms; how often a device looks whether there is something to send
 CLEAN, CLOSED, SILENT = "clean", "closed", "silent"
 KEPT_ALIVE = 90_000  # ms without a word before a server gives a client up
@@ -63,6 +65,7 @@ class World(Network):
         self.goodbyes: set[tuple[str, str]] = set()  # those of them who went with a word
         self.retained: dict[str, bytes] = {}  # by topic, of whatever node
         self.home_topics: set[str] = set()  # that anything was published under, for Home Assistant
+        self.air: RadioAir | None = None  # between devices and nodes, if they have no wires
         self._sending: set[str] = set()
         # By node and client: the number of the connection that the server believes in, and of the
         # node's start.
@@ -94,6 +97,8 @@ class World(Network):
         seed = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=8).digest()
         rng = Random(int.from_bytes(seed, "big"))
         device = self.devices[name] = self.make_device(name, list(senses), rng, drive)
+        if self.air is not None:
+            self.air.prepare(device)
         self._starts[name] = 0
         self.start_device(name)
         self.move_device(name, node)
@@ -273,8 +278,11 @@ class World(Network):
         if device.node and self.hosts[device.node].is_up:
             self.left.pop((device.node, device.name), None)
             self.goodbyes.discard((device.node, device.name))
-            device.connect(device.node, self.now)
+            if self.air is None:
+                device.connect(device.node, self.now)
             self._open(device.node, device.name, [f"{DEVICES}{device.name}/sv"])
+            if self.air is not None:
+                self.air.connect(device.name, self._starts[device.name])
             self._pump(device.name, self._starts[device.name])
 
     def _disconnect(self, device: EmulatedDevice, way: str = CLOSED) -> None:
@@ -288,7 +296,15 @@ class World(Network):
         """Switch a device on, with what its flash has, and what a sleep kept."""
         device = self.devices[name]
         self._starts[name] += 1
-        device.start(self.now, self.now // 1000, kept)
+        try:
+            device.start(self.now, self.now // 1000, kept)
+        except PowerCut:  # while it counts that it tries new code
+            device.is_up = True
+            self.kill_device(name)
+            return
+        if device.board is not None and device.board.is_crashed:
+            self.kill_device(name)
+            return
         self.calendar.wait(0, self._sample, name, self._starts[name])
         if device.node:
             self._connect(device)
@@ -337,15 +353,23 @@ class World(Network):
         device = self.devices[name]
         if self._starts[name] != start or not device.is_up or not device.node:
             return
+        if self.air is not None:
+            return  # which asks by itself
         while self.hosts[device.node].is_up:
-            message = device.next_message(self.now)
+            try:
+                message = device.next_message(self.now)
+            except PowerCut:
+                self.kill_device(name)
+                return
             if message is None:
                 break
-            event = Message(name, *message)
-            self.calendar.wait(
-                self.settings.local_delay, self._hear_device, name, device.node, event
-            )
-        if name not in self._sending and device.spool.has_waiting():
+            self.hear_device(name, device.node, *message)
+        board = device.board
+        if board is not None and board.wants_restart:
+            self.kill_device(name, _RESTART)
+            return
+        is_busy = device.spool.has_waiting() or (board is not None and board.is_updating)
+        if name not in self._sending and is_busy:
             self._sending.add(name)
             self.calendar.wait(_SEND_AGAIN, self._pump_again, name, start)
 
@@ -353,9 +377,30 @@ class World(Network):
         self._sending.discard(name)
         self._pump(name, start)
 
+    def hear_device(self, name: str, node: str, topic: str, payload: bytes) -> None:
+        """Bring what a device said to a node."""
+        event = Message(name, topic, payload)
+        self.calendar.wait(self.settings.local_delay, self._hear_device, name, node, event)
+
     def _hear_device(self, name: str, node: str, event: Message) -> None:
         if self.overhear is not None:
             self.overhear(event)
+        until = self.held_up.get(name, 0)
+        if self.now < until:  # by somebody in between; what is held up keeps its order
+            self.calendar.enter(until, self._release, name, node, event)
+        else:
+            self._release(name, node, event)
+
+    def tell_device(self, name: str, topic: str, payload: bytes) -> bool:
+        """Let a device hear its node; False: the power went."""
+        try:
+            self.devices[name].receive(topic, payload, self.now)
+        except PowerCut:
+            self.kill_device(name)
+            return False
+        return True
+
+    def _release(self, name: str, node: str, event: Message) -> None:
         if self.devices[name].node == node:
             self.give(node, event)
 
@@ -363,10 +408,9 @@ class World(Network):
         device = self.devices.get(name)
         if device is None or device.node != node or not device.is_up:
             return
-        try:
-            device.receive(publish.topic, publish.payload, self.now)
-        except PowerCut:
-            self.kill_device(name)
+        if self.air is not None:
+            self.air.send(node, name, publish.topic, publish.payload)
+        elif not self.tell_device(name, publish.topic, publish.payload):
             return
         if publish.token:
             acknowledged = Acknowledged(publish.topic, publish.token)

@@ -9,6 +9,9 @@ signed, and frames that a device has sealed. They follow from the seed, are near
 No exception may leave an event; a node that raised one is replaced, and the input is reported. The
 memory of the process is measured after the first lives and at the end: it must not grow with the
 number of inputs.
+
+A *round* is one life of each kind, and follows from the seed and its number. What came of all
+rounds so far is in a file (`--state`), written after each: a run that was ended goes on there.
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ import resource
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 import cbor2
+import msgspec
 from denwatch.cli.common import build_parser
 from denwatch.node.core.events import DEVICES, OPERATORS, REQUESTS, Listening, Message, Tick
 from denwatch.node.core.items import KINDS, Dot, Item
@@ -42,6 +47,7 @@ from simulator.client_packets import (
     write_publish_v5,
     write_subscribe,
 )
+from simulator.device import seal_as_device
 from simulator.fuzzing.engine import is_ours, name_finding
 from simulator.fuzzing.targets import (
     DEVICE,
@@ -71,6 +77,7 @@ _STEP = 50  # ms between two
 _TICK = 64  # inputs between two ticks
 _ROOM = 64 << 20  # bytes that a process may grow by after its first lives
 _ITEMS = 8  # in one message
+_SHOW_EVERY = 60  # s between two lines of progress
 
 
 class InputKind(ABC):
@@ -175,7 +182,8 @@ class DeviceInputs(InputKind):
             what = rng.choice(("hello", "nv", "sv", "ack"))
             kind, body = rng.randrange(1, 4), rng.randbytes(rng.randrange(40))
         body = body[: frames.MAX_LENGTH - frames.OVERHEAD]
-        payload = frames.seal(self._link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+        answer = self._node.find_answer(DEVICE)
+        payload = seal_as_device(self._link, answer, kind, (epoch, sequence), body)
         self._node.handle(Message(DEVICE, f"{DEVICES}{DEVICE}/{what}", payload), self._now)
         return 1
 
@@ -282,15 +290,17 @@ class MqttInputs(InputKind):
 
 
 KIND_CLASSES: tuple[type[InputKind], ...] = (MqttInputs, RequestInputs, ItemInputs, DeviceInputs)
+KIND_NAMES = tuple(kind.name for kind in KIND_CLASSES)
 
 
 @dataclass
 class InputReport:
     """What came of the inputs."""
 
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KIND_NAMES, 0))
+    rounds: int = 0
     seconds: float = 0.0
-    grown: int = 0  # bytes, after the first lives
+    grown: int = 0  # bytes, after the first lives of a process; the most
     findings: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -298,21 +308,39 @@ class InputReport:
         """Whether nothing left an event, and memory is bounded."""
         return not self.findings and self.grown <= _ROOM
 
+    @property
+    def inputs(self) -> int:
+        """How many there were."""
+        return sum(self.counts.values())
 
-def play_inputs(count: int, seed: int, life: int = _LIFE, seconds: float = math.inf) -> InputReport:
-    """Bring so many inputs to nodes, a quarter of each kind, or as many as time permits."""
-    report = InputReport(dict.fromkeys((kind.name for kind in KIND_CLASSES), 0))
-    rng = Random(seed)
-    started = time.monotonic()
+
+def play_inputs(
+    count: int,
+    seed: int,
+    life: int = _LIFE,
+    seconds: float = math.inf,
+    report: InputReport | None = None,
+    tell: Callable[[InputReport], None] = lambda _: None,
+) -> InputReport:
+    """Bring inputs to nodes, a quarter of each kind, up to so many or as many as time permits.
+
+    `report` is of a run to go on with; `tell` is called with it after each round.
+    """
+    report = report or InputReport()
+    ended = time.monotonic() + seconds
     first = 0
-    while sum(report.counts.values()) < count and time.monotonic() - started < seconds:
+    while report.inputs < count and time.monotonic() < ended:
+        began = time.monotonic()
+        rng = Random(f"{seed} {report.rounds}")
         for kind in KIND_CLASSES:
             limit = min(life, -(-count // len(KIND_CLASSES)) - report.counts[kind.name])
             report.counts[kind.name] += _play_life(kind, rng, limit, report.findings)
             gc.collect()  # a node is a knot of references
         first = first or measure_memory()
-    report.seconds = time.monotonic() - started
-    report.grown = measure_memory() - first
+        report.rounds += 1
+        report.seconds += time.monotonic() - began
+        report.grown = max(report.grown, measure_memory() - first)
+        tell(report)
     return report
 
 
@@ -343,9 +371,10 @@ def measure_memory() -> int:
 _SUMMARY = "Millions of generated inputs into the real code of a node."
 _DESCRIPTION = """
 MQTT bytes, requests, signed items and sealed device frames, nearly right, a quarter of each. No
-exception may leave its event, and memory is bounded: otherwise the exit status is 1."""
+exception may leave its event, and memory is bounded: otherwise the exit status is 1. With --state
+a run that was ended goes on where it was."""
 _EXAMPLES = """
-python -m simulator.fuzzing.inputs
+python -m simulator.fuzzing.inputs --state .cache/inputs.json
 python -m simulator.fuzzing.inputs --count 20000 --seed 3 --json"""
 
 
@@ -356,12 +385,30 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--count", type=int, default=COUNT, metavar="N", help=f"inputs ({COUNT})")
     parser.add_argument("--seconds", type=float, default=math.inf, metavar="S", help="at most")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the inputs (1)")
+    parser.add_argument("--state", type=Path, metavar="FILE", help="of the run to go on with")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(list(argv))
     logging.getLogger("denwatch").setLevel(logging.CRITICAL)  # it says what it refuses
-    report = play_inputs(options.count, options.seed, seconds=options.seconds)
+    report = InputReport()
+    if options.state is not None and options.state.exists():
+        report = msgspec.json.decode(options.state.read_bytes(), type=InputReport)
+    shown = [time.monotonic()]
+
+    def tell(report: InputReport) -> None:
+        if options.state is not None:
+            options.state.parent.mkdir(parents=True, exist_ok=True)
+            new = options.state.with_suffix(".new")
+            new.write_bytes(msgspec.json.encode(report))
+            new.replace(options.state)
+        if time.monotonic() - shown[0] >= _SHOW_EVERY:
+            shown[0] = time.monotonic()
+            print(_describe_progress(report, options.count), file=sys.stderr, flush=True)
+
+    report = play_inputs(
+        options.count, options.seed, seconds=options.seconds, report=report, tell=tell
+    )
     figures = {
-        "inputs": sum(report.counts.values()),
+        "inputs": report.inputs,
         **report.counts,
         "seconds": round(report.seconds, 1),
         "memory_grown_mib": report.grown >> 20,
@@ -372,6 +419,15 @@ def run(argv: Sequence[str]) -> int:
     else:
         print("\n".join(f"{name:<17} {value}" for name, value in figures.items()))
     return 0 if report.is_good else 1
+
+
+def _describe_progress(report: InputReport, count: int) -> str:
+    rate = report.inputs / report.seconds
+    left = (count - report.inputs) / rate / 3600
+    return (
+        f"{report.inputs:,} of {count:,} inputs, {rate:.0f} a second, {left:.1f} h left;"
+        f" {len(report.findings)} findings, {report.grown >> 20} MiB grown"
+    )
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ from denwatch.protocol import cbor, frames, notification, subscription
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Reading
 
+from simulator.device import seal_as_device
 from simulator.hosted_node import HostedNode, HostSettings
 from simulator.keys import HmacKeys, Ring, Roster
 from simulator.open_server import OpenRules
@@ -363,7 +364,7 @@ class DeviceTarget(Target):
     """Frames of a device whose key is good."""
 
     name = "devices"
-    _TOPICS = ("hello", "nv", "sv", "ack", "")
+    _TOPICS = ("hello", "nv", "sv", "ack", "", "want")
 
     def play(self, script: Any) -> None:
         """Send frames; some subscriptions are there to be installed."""
@@ -377,13 +378,13 @@ class DeviceTarget(Target):
             match step:
                 case [int(what), int(kind), int(epoch), int(sequence), bytes(body)]:
                     now += 100
-                    frame = frames.Frame(
+                    payload = seal_as_device(
+                        link,
+                        node.find_answer(DEVICE),
                         1 + kind % 3,
-                        epoch & 0xFFFFFFFF,
-                        sequence & 0xFFFFFFFF,
+                        (epoch & 0xFFFFFFFF, sequence & 0xFFFFFFFF),
                         body[: frames.MAX_LENGTH - frames.OVERHEAD],
                     )
-                    payload = frames.seal(link, frames.UP, frame)
                     topic = f"{DEVICES}{DEVICE}/{self._TOPICS[what % len(self._TOPICS)]}"
                     node.handle(Message(DEVICE, topic, payload), now)
                     node.handle(Tick(), now + 50)

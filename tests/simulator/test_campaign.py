@@ -14,7 +14,9 @@ from simulator.campaign import (
     Catch,
     Outcome,
     catch_rule,
+    describe_failure,
     describe_scenario,
+    find_scenario,
     find_stale,
     main,
     play_scenario,
@@ -92,13 +94,26 @@ def test_seeds_keep_all_promises() -> None:
         ("covering", {"covered"}),
         ("roles", {"hidden"}),
         ("doubt", {"held-back"}),
+        ("names", {"tailored"}),
         ("will", {"present"}),
         ("rights", {"revoked"}),
+        ("delay", {"dated"}),
         ("top-k-follows", {"top-k-anywhere"}),
+        ("my-top", {"my-top-anywhere"}),
+        ("my-top-follows", {"my-top-anywhere"}),
+        ("expiry", {"expired"}),
+        ("join", {"story"}),
+        ("claims", {"claims"}),
+        ("everyday", {"everyday"}),
+        ("find", {"found"}),
+        ("had", {"escalated"}),
+        ("stored-wills", {"wills"}),
+        ("counted-trials", {"updated"}),
+        ("image-signature", {"updated"}),
     ],
 )
 def test_a_rule_that_is_off_is_noticed(rule: str, broken: set[str]) -> None:
-    noticed = catch_rule(rule, range(40))
+    noticed = catch_rule(rule, range(120))
     assert set(noticed.broken) & broken
 
 
@@ -123,10 +138,10 @@ def build_failing() -> Scenario:
     happenings = [
         Happening(20_000, "hang-up", 0, 0),
         Happening(40_000, "walk", 0, 1),
-        Happening(63_500, "kill", 0, 0),
-        Happening(65_500, "kill", 1, 0),
-        Happening(66_000, "loss", 0, 1),
-        Happening(70_000, "meet", 0, 1),
+        Happening(60_500, "kill", 0, 0),
+        Happening(62_500, "kill", 1, 0),
+        Happening(65_000, "loss", 0, 1),
+        Happening(69_000, "meet", 0, 1),
     ]
     return Scenario(2, 3, 2, 2, "epidemic", 100_000, tuple(happenings), trouble=2 * MINUTE)
 
@@ -139,6 +154,33 @@ def test_a_failing_scenario_gets_shorter() -> None:
     shorter = shrink_scenario(scenario, rule, "commit-first", budget=30)
     assert len(shorter.happenings) < len(scenario.happenings)
     assert play_scenario(shorter, "commit-first").rule == rule
+
+
+def test_what_somebody_held_back_is_not_dated_fresh() -> None:
+    scenario = make_small(
+        5,
+        make_request(1_000, {"subscribe": "heart_rate above 0"}),
+        Happening(61_000, "held-up", 0, 60_000),
+        minutes=4,
+    )
+    assert play_scenario(scenario).what == ""
+    assert play_scenario(scenario, "delay").rule == "dated"
+
+
+def test_a_disk_that_forgot_a_start_does_not_give_two_items_one_number() -> None:
+    """The receipt for what the forgotten run made must not stand for what the next one makes."""
+    happenings = tuple(
+        Happening(time, "lying-disk", first, second)
+        for time, first, second in (
+            (58_745, 19_304, 35_716),
+            (64_853, 17_814, 64_507),
+            (117_408, 41_194, 1_263),
+        )
+    )
+    scenario = Scenario(
+        3070, 2, 1, 1, "utility", 100_000, happenings, 2 * MINUTE, pace=4, bandwidth=5_000
+    )
+    assert play_scenario(scenario).what == ""
 
 
 def test_a_known_defect_is_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,6 +251,18 @@ def test_a_failing_seed_is_replayed_and_made_shorter(capsys: pytest.CaptureFixtu
     assert "top-k: " in whole
     assert "top-k: " in shorter
     assert len(shorter.splitlines()) <= len(whole.splitlines())
+
+
+def test_a_failing_seed_is_told_with_a_short_schedule_and_its_command() -> None:
+    with switch_off("best"):
+        outcome = next(each for each in play_seeds(range(40)) if each.rule)
+        said = describe_failure(outcome, 12)
+    first, second, *_, last = said.splitlines()
+    assert first == f"seed {outcome.seed}: {outcome.what}"
+    assert second.startswith(f"seed {outcome.seed}: ")
+    assert last.strip() == tell_replay(outcome)
+    whole = describe_scenario(find_scenario(outcome.seed)).splitlines()
+    assert len(said.splitlines()) - 2 < len(whole)
 
 
 def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

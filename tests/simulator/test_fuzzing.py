@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from random import Random
 
 import cbor2
+import msgspec
 import pytest
 from denwatch.node.core.events import Message
 from denwatch.node.core.item_store import Transaction
@@ -14,7 +16,8 @@ from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 
 from simulator.fuzzing.corpus import list_seeds
 from simulator.fuzzing.engine import fuzz_seeded, shrink_finding, try_script
-from simulator.fuzzing.inputs import play_inputs
+from simulator.fuzzing.inputs import InputReport, play_inputs
+from simulator.fuzzing.inputs import run as run_inputs
 from simulator.fuzzing.known_defects import KNOWN_INPUTS, find_known
 from simulator.fuzzing.mutation import load_script, mutate_script
 from simulator.fuzzing.targets import RequestTarget, Target, list_targets
@@ -114,6 +117,15 @@ def test_generated_inputs_do_no_harm_and_the_same_ones_come_again() -> None:
     report = play_inputs(2_000, seed=5, life=250)
     assert report.is_good, report.findings
     assert report.counts == {"mqtt": 500, "requests": 500, "items": 504, "devices": 500}
+
+
+def test_a_run_that_was_ended_goes_on_with_its_next_round(tmp_path: Path) -> None:
+    state = tmp_path / "inputs.json"
+    for count in ("24", "48"):
+        assert run_inputs(["--count", count, "--seed", "5", "--state", str(state)]) == 0
+    report = msgspec.json.decode(state.read_bytes(), type=InputReport)
+    assert report.rounds == 2
+    assert report.inputs >= 48
 
 
 def test_an_input_at_which_a_node_fails_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
