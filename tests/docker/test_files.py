@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from firmware_tests.runtimes import REPOSITORY
-from tests.docker.engine import DOCKER, Image, find_compose, read_composition
+from tests.docker.images import DOCKER, Image, find_compose, read_composition
 
 IMAGE = Image()
 COMPOSITION = read_composition()
@@ -59,7 +59,7 @@ def test_the_images_steps_are_the_scripts_that_ci_runs() -> None:
     assert "scripts/setup.sh" in steps
     assert "scripts/get-runtimes.sh unix" in steps
     assert "scripts/get-runtimes.sh broker java" in steps
-    assert "pip " not in steps.replace("/var/cache/pip ", "")
+    assert "pip install" not in steps
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     assert "scripts/setup.sh" in makefile
     assert "scripts/get-runtimes.sh" in makefile
@@ -75,7 +75,7 @@ def test_nothing_is_copied_that_the_ignore_file_keeps_out() -> None:
         if line.startswith("COPY ") and "--from" not in line
         for word in line.split()[1:-1]
     }
-    assert copied == kept
+    assert {name.partition("/")[0] for name in copied} == kept
     assert all((REPOSITORY / name).exists() for name in copied)
 
 

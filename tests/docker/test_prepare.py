@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from denwatch.node.config import load_config
 
-from tests.docker.engine import DOCKER, Image
+from tests.docker.images import DOCKER, Image
 
 
 def load(name: str) -> ModuleType:
