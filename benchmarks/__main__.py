@@ -13,18 +13,9 @@ import sys
 from benchmarks.common import format_table, say
 
 MEASUREMENTS = (
-    *("house", "wire", "match", "doubt", "peers", "device", "air"),
-    *(
-        "reconcile",
-        "durability",
-        "start",
-        "node",
-        "replication",
-        "campaign",
-        "field",
-        "siege",
-        "spark",
-    ),
+    *("house", "wire", "match", "doubt", "stories", "peers", "device", "air", "radio"),
+    *("reconcile", "durability", "start", "node", "replication", "campaign", "field"),
+    *("siege", "spark", "analyze"),
 )
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
 

@@ -5,7 +5,8 @@
 Each seed is a small site with its own people, devices and faults (`simulator/scenario.py`), played
 for minutes of simulated time and held against every promise (`simulator/checks.py`). Then each
 safety rule of a node is switched off (`simulator/ablations.py`): some seed must notice. A seed
-that fails prints the command that replays it and makes it shorter. `--resume FILE` keeps what
+that fails is printed with the command that replays it, the first ones with the shortest schedule
+that was found to fail alike. `--resume FILE` keeps what
 became of each seed in a file, and plays only what is not there yet, as long as the program is the
 same.
 
@@ -33,6 +34,7 @@ from simulator.campaign import (
     Catch,
     Outcome,
     catch_rules,
+    describe_failure,
     find_scenario,
     find_stale,
     play_seeds,
@@ -67,6 +69,7 @@ _SEEN = (
     ("an erased device that passes for its old self", "held-back", "38", "39"),
     ("a number of a reading used again after an erasure", "arrived", "302", "303"),
 )  # fmt: skip
+_SHORTENED = 3  # failing seeds for which a short schedule is looked for at once
 _SEARCH = 400  # seeds in which a rule that is switched off must be noticed
 _BAR = 30
 _EVERY = 100  # seeds between two lines where nobody looks at a bar
@@ -117,7 +120,10 @@ def run_campaign(seeds: range, journal: Journal) -> list[Outcome]:
         seconds += journal.spent[outcome.seed]
         if outcome.rule:
             failed += 1
-            say(f"\nseed {outcome.seed}: {outcome.what}\n    {tell_replay(outcome)}")
+            if failed <= _SHORTENED:
+                say(f"\n{describe_failure(outcome)}")
+            else:
+                say(f"\nseed {outcome.seed}: {outcome.what}\n    {tell_replay(outcome)}")
         show_progress(len(outcomes), len(seeds), failed, seconds)
     return outcomes
 

@@ -6,7 +6,8 @@ mpy-cross for microcontrollers. No board is here: read the times as ratios.
 Headline: viper_over_bytecode, viper_over_float (the worse of 100 and 1,000 subscriptions),
 heap_per_sv, mpy_filter_bytes, mpy_total_bytes; filter_heap_kib is the smallest heap in which 1,000
 subscriptions and the filter work. `benchmarks.device_transport` adds the figures of the link, and
-`benchmarks.device_field` days on a battery and the wear of the flash.
+`benchmarks.device_field` days on a battery and the wear of the flash, `benchmarks.device_boards`
+what emulated boards do, if `make boards` has built their firmware.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import device_field, device_transport
+from benchmarks import device_boards, device_field, device_transport
 from benchmarks.common import (
     describe_machine,
     format_table,
@@ -72,8 +73,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     say(f"1,000 subscriptions in {heap} KiB: count, hits, free = {output}")
     result.update(device_field.measure(options))
     field = result.pop("field_report")
+    result.update(device_boards.measure(options))
+    boards = result.pop("boards_report")
     result.update(device_transport.measure(options))
     report = write_report(times, filters, totals, result) + f"\n## In the field\n\n{field}"
+    if boards:
+        report += f"\n## On emulated boards\n\n{boards}"
     say(report)
     if options.save:
         save_text("device.md", report)

@@ -7,7 +7,9 @@
   When the radio is on follows from the watchdog's own `choose_reason`; the currents are those of
   data sheets, the times are assumptions, both stand below. Self-discharge is left out;
 * erases for one notification that must last, on MicroPython's own littlefs with a counting block
-  device below it: by the spool of stock firmware, and by a file of that file system.
+  device below it: by the spool of stock firmware, and by a file of that file system;
+* updates over the air on such a littlefs, with a power cut in every operation of the flash, torn in
+  several ways: how many cuts, after how many of them the board did not come back to good code.
 """
 
 from __future__ import annotations
@@ -50,8 +52,16 @@ class Currents:
 BOARDS = (
     Currents(
         "ESP32",
-        "ESP32-WROOM-32 data sheet, tables of power modes and of RF currents",
+        "data sheet of Espressif, listening and computing rounded up: [an edition]"
+        "(https://www.manualshelf.com/manual/espressif-systems/espwroom32/user-s-manual-english/"
+        "page-12.html) has 80 to 90 listening, 160 to 260 sending, 0.8 in light sleep",
         *(40, 100, 240, 0.8, 0.01),
+    ),
+    Currents(
+        "ESP32-DevKitC",
+        "as above, but asleep as [measured](https://lucidar.me/en/esp32/"
+        "power-consumption-of-esp32-devkitc-v4/): its regulator and USB chip do not sleep",
+        *(43, 100, 240, 3.8, 3.8),
     ),
     Currents(
         "Pico W",
@@ -119,11 +129,40 @@ def measure_wear() -> tuple[float, float]:
     return carved, file
 
 
+_CUTS = """
+from tests.watchdog.test_update_cuts import Cutter
+from tests.watchdog.updates import Bricked
+
+cuts = seconds = bricked = 0
+for seed in range(1, {lives} + 1):
+    cutter = Cutter(seed=seed, resume=11 + seed % 3)
+    try:
+        cutter.run()
+    except Bricked as error:
+        bricked += 1
+    cuts += cutter.cuts
+    seconds += cutter.second_cuts
+print("cuts", cuts, seconds, bricked)
+"""
+
+
+def measure_cuts(lives: int) -> tuple[int, int, int]:
+    """Return the power cuts in lives with four updates each, those of them that were cut again, and
+    the lives in which the board did not come back."""
+    output, status = run_code(_CUTS.format(lives=lives), 64, heap="16M")
+    if status:
+        raise RuntimeError(output)
+    (line,) = [line for line in output.splitlines() if line.startswith("cuts ")]
+    cuts, again, bricked = (int(word) for word in line.split()[1:])
+    return cuts, again, bricked
+
+
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Measure; the table for people is `field_report`."""
     share = count_connections(options.seed)
     days = {c.board: estimate_days(c, share) for c in BOARDS}
     carved, file = measure_wear()
+    cuts, again, bricked = measure_cuts(2 if options.quick else 12)
     table = format_table(
         ["board", "duty cycle, days", "always connected", "sending everything", "currents"],
         [
@@ -140,6 +179,9 @@ of data sheets, the times assumptions (`benchmarks/device_field.py`); self-disch
 
 Erases for one notification that must last, MicroPython's littlefs on a counting block device:
 {carved:.3f} by the spool in blocks of the file system, {file:.1f} by a file.
+
+Updates over the air, the power cut in every operation of a simulated littlefs: {cuts:,} cuts, {again:,} of
+them with a second one on the way back; after {bricked} the board did not run good code.
 """  # noqa: E501 - a paragraph
     say(report)
     return {
@@ -149,6 +191,8 @@ Erases for one notification that must last, MicroPython's littlefs on a counting
         "battery_days_duty_over_always_on": round(duty / always, 1),
         "battery_days_pico_w": round(days["Pico W"][0], 1),
         "erases_per_note_littlefs": carved,
+        "ota_power_cuts": cuts,
+        "ota_bricked": bricked,
         "erases_per_note_file": file,
         "field_report": report,
     }

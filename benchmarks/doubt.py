@@ -1,16 +1,20 @@
 """Uncertain readings: whether anything wanted stays behind, how exact degrees are, what it costs.
 
-Every pair of a random set of subscriptions (fuzzy and typed content) and a random uncertain reading
-goes through the real code: covering decides what is installed, the device's filter whether the
-reading is sent, the node's index and its content filter who wants it. Degrees are compared with the
-real ones, which an oracle finds in fractions by halving. Speeds are of the same subscriptions and
-values, exact and uncertain, in one run, by processor time.
+Every pair of a random set of subscriptions (fuzzy, typed content, and the WHERE of
+examples/where_language) and a random uncertain reading goes through the real code: each language's
+filter part makes the vectors, covering decides which are installed, the device's filter whether the
+reading is sent, each language's matcher who wants it. Degrees are compared with the real ones,
+which an oracle finds in fractions by halving. Speeds are of the same subscriptions and values,
+exact and uncertain, in one run: on a node by processor time, on a device (1,000 subscriptions,
+unix MicroPython) by the clock, and by instructions where valgrind counts them.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import re
+import shutil
 import time
 from array import array
 from fractions import Fraction
@@ -19,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.languages import lower_content
+from denwatch.node.core.languages import CONTENT_LANGUAGE, SubscriptionLanguage
 from denwatch.node.core.notifications import Notification, describe_content_values
 from denwatch.node.covering import Approximate, Covering, Domains
 from denwatch.node.covering.boxes import box_doubtful, box_vector
@@ -27,7 +31,6 @@ from denwatch.node.matching import compiling
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.records import pack_subscriptions
 from denwatch.node.matching.search import NotificationBatch, pack_notifications
-from denwatch.node.ranking.content import ContentFilter, matches
 from denwatch.protocol.cuts import measure
 from denwatch.protocol.degrees import slope
 from denwatch.protocol.subscription import decode, encode
@@ -38,10 +41,13 @@ from denwatch.protocol.vectors import (
     Reading,
     SubscriptionVector,
 )
+from denwatch.watchdog.execution import Sample, write_notification
 from denwatch.watchdog.filter import Filter
+from denwatch.watchdog.fuzzy import Fuzzy
 
 from benchmarks.common import describe_machine, format_table, run, save_text, say
 from benchmarks.match_work import FEW_MASKS, draw_masks, draw_notifications, draw_subscriptions
+from examples.where_language.denwatch_where import LANGUAGE as WHERE_LANGUAGE
 from firmware_tests.runtimes import MissingRuntimeError, find_unix
 from firmware_tests.unix import run_code
 
@@ -50,6 +56,7 @@ _PATIENT = _VOCABULARY.events["patient"]
 # Attributes of 8 bits that are numbers: a device has an accuracy for these.
 _NUMBERS = [a for a in _PATIENT.attributes.values() if not a.wide and not a.symbols][:3]
 _READINGS = 250  # for each set of subscriptions
+_VALUES, _POINTS = array("H", [0] * 16), array("H", [0] * 64)  # of the device's sample
 Points = tuple[int, int, int, int]
 
 
@@ -77,14 +84,20 @@ def draw_fuzzy(rng: Random) -> SubscriptionVector:
     )
 
 
-def draw_content(rng: Random) -> ContentFilter:
-    """Return a typed content subscription on one or two attributes."""
-    triples: list[Any] = [("event", "=", _PATIENT.name)]
+def draw_typed(rng: Random) -> tuple[SubscriptionLanguage, bytes]:
+    """Return a subscription of another language on one or two attributes, as items have it."""
+    tests = []
     for attribute in rng.choices(_NUMBERS, k=rng.choice((1, 1, 2))):
         code = rng.randrange(10, 246)
         value = read_values({attribute.bit: (code,) * 4})[attribute.name]
-        triples.append((attribute.name, rng.choice(("<", ">", "<=", ">=")), value))
-    return ContentFilter.of(*triples)
+        tests.append([attribute.name, rng.choice(("<", ">", "<=", ">=")), value])
+    if rng.random() < 0.5:
+        source: Any = [["event", "=", _PATIENT.name], *tests]
+        return CONTENT_LANGUAGE, CONTENT_LANGUAGE.look_up(source, _VOCABULARY).data
+    joined = rng.choice((" AND ", " OR ")).join(" ".join(map(str, test)) for test in tests)
+    negation = rng.choice(("", "", "NOT "))
+    source = f"FROM {_PATIENT.name} WHERE {negation}({joined})"
+    return WHERE_LANGUAGE, WHERE_LANGUAGE.look_up(source, _VOCABULARY).data
 
 
 def read_values(reading: dict[int, Points]) -> dict[str, Any]:
@@ -100,10 +113,14 @@ def list_readings(reading: dict[int, Points]) -> list[Reading]:
     return [Reading(bit, points) for bit, points in sorted(reading.items())]
 
 
-def draw_reading(rng: Random, vectors: list[SubscriptionVector]) -> dict[int, Points]:
+def list_ends(vectors: list[SubscriptionVector]) -> list[int]:
+    """Return the ends of all ranges that somebody asks for."""
+    return [end for v in vectors for p in v.predicates for end in (p.low, p.high)]
+
+
+def draw_reading(rng: Random, ends: list[int]) -> dict[int, Points]:
     """Return an uncertain reading near an end of somebody's range."""
     reading = {}
-    ends = [end for v in vectors for p in v.predicates for end in (p.low, p.high)]
     step = rng.choice((3, 9, 30))
     for attribute in _NUMBERS:
         points = [min(255, max(0, rng.choice(ends) + rng.randrange(-2 * step, step)))]
@@ -115,7 +132,7 @@ def draw_reading(rng: Random, vectors: list[SubscriptionVector]) -> dict[int, Po
 
 def is_sent(filter: Filter, reading: dict[int, Points]) -> bool:
     """Return whether a device with this filter sends the reading."""
-    values, points = array("H", [0] * 16), array("H", [0] * 64)
+    values, points = _VALUES, _POINTS
     present = doubt = 0
     for bit, (a, b, c, d) in reading.items():
         present |= 1 << bit
@@ -130,11 +147,13 @@ def count_lost(rng: Random, pairs: int) -> dict[str, Any]:
     """Return how many readings that somebody wants a device would keep to itself."""
     done = wanted = lost = 0
     while done < pairs:
-        contents = [draw_content(rng) for _ in range(rng.randrange(3))]
         vectors = [draw_fuzzy(rng) for _ in range(rng.randrange(2, 7))]
         fuzzy = list(enumerate(vectors))
-        for content in contents:
-            lowered = lower_content(content, _VOCABULARY)
+        matchers = [language.make_matcher() for language in (CONTENT_LANGUAGE, WHERE_LANGUAGE)]
+        typed = [draw_typed(rng) for _ in range(rng.randrange(3))]
+        for id, (language, data) in enumerate(typed):
+            matchers[language is WHERE_LANGUAGE].add(id, language.decode(data))
+            lowered = language.lower(data, _VOCABULARY)
             if lowered is not None:  # else no value fits it, and nothing is installed
                 vectors.append(decode(lowered))
         compiling.declare_ready()
@@ -151,14 +170,15 @@ def count_lost(rng: Random, pairs: int) -> dict[str, Any]:
             filter.add(encode(vectors[id]), b"")
         index = FuzzyIndex(attributes=1024)
         index.add_batch(pack_subscriptions(fuzzy))
-        readings = [draw_reading(rng, vectors) for _ in range(_READINGS)]
+        ends = list_ends(vectors)
+        readings = [draw_reading(rng, ends) for _ in range(_READINGS)]
         notes = [NotificationVector(_PATIENT.number, list_readings(r)) for r in readings]
         found = index.match_batch(pack_notifications(notes, [0] * len(notes)))
         for i, reading in enumerate(readings):
             is_wanted = found.starts[i] < found.starts[i + 1]
-            if not is_wanted and contents:
+            if not is_wanted and typed:
                 values = read_values(reading)
-                is_wanted = any(matches(content, values) for content in contents)
+                is_wanted = any(matcher.match(values, 0) for matcher in matchers)
             if is_wanted:
                 wanted += 1
                 lost += not is_sent(filter, reading)
@@ -187,8 +207,7 @@ def list_asked(rng: Random, count: int) -> list[SubscriptionVector]:
 def count_installed(rng: Random, sets: int) -> dict[str, float]:
     """Return vectors of a doubtful device over those of an exact one, as subscribed and rebuilt."""
     counts = np.zeros((2, 2), np.int64)
-    sizes = [42] * sets + [rng.randrange(5, 100) for _ in range(sets)]
-    for size in sizes:
+    for size in [42] * sets + [rng.randrange(5, 100) for _ in range(sets)]:
         asked = list_asked(rng, size)
         for column, boxing in enumerate((box_vector, box_doubtful)):
             table: Covering[int] = Covering(Domains(), Approximate())
@@ -293,7 +312,7 @@ filter.all = True
 best = [10 ** 9, 10 ** 9]
 for turn in range({turns}):
     values = [20 + random.getrandbits(8) * 200 // 256 for _ in range(3)]
-    for doubt in (0, 1):
+    for doubt in {kinds}:
         sample = Sample(1)
         for attribute in range(3):
             x = values[attribute]
@@ -314,19 +333,39 @@ print(best[0], best[1])
 
 
 def time_device(seed: int, turns: int) -> dict[str, float]:
-    """Return the time of uncertain over exact readings at 1,000 subscriptions, on MicroPython."""
+    """Return the time of uncertain over exact readings at 1,000 subscriptions; instructions too."""
     for bits in (32, 64):
         try:
             find_unix(bits)
         except MissingRuntimeError as error:
             say(error)
             continue
-        output, code = run_code(_DEVICE.format(seed=seed, turns=turns), bits, heap="4M")
-        if code:
+        code = _DEVICE.format(seed=seed, turns=turns, kinds=(0, 1))
+        output, status = run_code(code, bits, heap="4M")
+        if status:
             raise RuntimeError(output)
         exact, doubtful = map(int, output.split())
-        return {"device_bits": bits, "device_uncertain_over_exact": round(doubtful / exact, 2)}
+        found = {"device_bits": bits, "device_uncertain_over_exact": round(doubtful / exact, 2)}
+        if shutil.which("valgrind") is None:
+            return found
+        counts = [
+            count_instructions(_DEVICE.format(seed=seed, turns=2, kinds=kinds))
+            for kinds in ((), (0,), (1,))
+        ]
+        ratio = (counts[2] - counts[0]) / (counts[1] - counts[0])
+        return found | {"device_instructions_over_exact": round(ratio, 2)}
     return {}
+
+
+def count_instructions(code: str) -> int:
+    """Return how many instructions a program takes on MicroPython, which is of 64 bits here."""
+    counter = ("valgrind", "--tool=callgrind", "--trace-children=yes")
+    counter += ("--callgrind-out-file=/dev/null",)  # what is printed is enough
+    output, status = run_code(code, 64, heap="4M", prefix=counter)
+    counted = re.findall(r"Collected : (\d+)", output)
+    if status or not counted:
+        raise RuntimeError(output)
+    return int(counted[-1])
 
 
 def time_node(seed: int, subscriptions: int, notes: int) -> dict[str, float]:
@@ -356,14 +395,56 @@ def time_node(seed: int, subscriptions: int, notes: int) -> dict[str, float]:
     return {"node_uncertain_over_exact": round(took[1] / took[0], 2)}
 
 
+# What is sent of a reading ------------------------------------------------------------------------
+
+_SENSED = [a for a in _PATIENT.attributes.values() if not a.wide][:8]
+
+
+def measure_tailoring(rng: Random, sets: int) -> dict[str, Any]:
+    """Return the bytes of notifications with what somebody names, over those of whole readings.
+
+    A device with eight attributes, three of them with an accuracy, and 1 to 6 subscriptions:
+    vectors behind their length, as they stand in a frame.
+    """
+    senses = {_PATIENT.number: (sum(1 << a.bit for a in _SENSED), 0)}
+    tailored = whole = sent = 0
+    for _ in range(sets):
+        language = Fuzzy(1024, senses)
+        vectors = [draw_fuzzy(rng) for _ in range(rng.randrange(1, 7))]
+        for handle, vector in enumerate(vectors):
+            vector.handle = handle
+            language.install(encode(vector), 0)
+        sample = Sample(_PATIENT.number)
+        ends = list_ends(vectors)
+        for _ in range(50):
+            sample.clear()
+            reading = draw_reading(rng, ends)
+            for a in _SENSED:
+                if a.bit in reading:
+                    sample.set_doubtful(a.bit, *reading[a.bit])
+                else:
+                    sample.set(a.bit, rng.randrange(a.last + 1))
+            if language.judge(sample, 0) >= 0:
+                interest = language.interest
+                assert interest is not None
+                sent += 1
+                tailored += 1 + len(interest.write(sample, -1))
+                whole += 1 + len(write_notification(sample))
+    return {"tailored_sent": sent, "air_bytes_tailored_over_whole": round(tailored / whole, 3)}
+
+
 def measure_doubt(options: argparse.Namespace) -> dict[str, Any]:
     """Measure everything; print and save the page."""
     rng = Random(options.seed)
     is_quick = options.quick
-    result: dict[str, Any] = count_lost(rng, 10_000 if is_quick else 1_000_000)
-    say(result)
+    result: dict[str, Any] = {}
+    for _ in range(1 if is_quick else 20):  # it takes long, so it says how far it is
+        for name, count in count_lost(rng, 10_000 if is_quick else 50_000).items():
+            result[name] = result.get(name, 0) + count
+        say(result)
     result |= count_installed(rng, 3 if is_quick else 20)
     result |= sweep_errors(rng, 300 if is_quick else 5000)
+    result |= measure_tailoring(rng, 20 if is_quick else 400)
     result |= time_device(options.seed, 5 if is_quick else 40)
     result |= time_node(options.seed, 20_000 if is_quick else 100_000, 50 if is_quick else 200)
     table = format_table(("figure", "value"), list(result.items()))

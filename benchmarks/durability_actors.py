@@ -39,6 +39,8 @@ class Dog(Client):
         self._hellos = 0
         self._sent: dict[int, int] = {}
         self._last = 0
+        self._batches = 0
+        self._answer: frames.HelloAnswer | None = None
 
     def rise(self) -> None:
         """Say hello."""
@@ -51,13 +53,15 @@ class Dog(Client):
             "capacity": 1024,
             "languages": [0],
         }
-        self._say("hello", frames.MESSAGE, self._hellos, encode_message("hello", fields))
+        body = encode_message("hello", fields)
+        self._say("hello", frames.Frame(frames.MESSAGE, 1, self._hellos, body))
+        self._answer = None
         self._last = self._told
 
     def speak(self, is_late: bool) -> None:
-        """Send the next two, or the same again."""
+        """Send the next two, twice, or the same again."""
         is_waiting = self._last > self._told and not is_late
-        if not self.may_begin or self._told >= self.count or is_waiting:
+        if not self.may_begin or self._told >= self.count or is_waiting or self._answer is None:
             return
         self._last = min(self.count, self._told + 2)
         vectors = [
@@ -68,12 +72,14 @@ class Dog(Client):
             )
             for number in range(self._told + 1, self._last + 1)
         ]
-        body = frames.join_vectors(vectors)
-        self._sent[self._say("nv", frames.NOTIFICATIONS, self._last, body)] = self._last
+        batch = frames.DeviceBatch(1, self._last, vectors)
+        for _ in range(2):  # as if the first answer were lost
+            self._batches += 1
+            self._sent[self._say("nv", frames.pack_batch(batch, 1, self._batches))] = self._last
 
-    def _say(self, what: str, kind: int, sequence: int, body: bytes) -> int:
-        frame = frames.seal(self._key, frames.UP, frames.Frame(kind, 1, sequence, body))
-        return self.publish(f"dens/1/wd/{DEVICE}/{what}", frame)
+    def _say(self, what: str, frame: frames.Frame) -> int:
+        payload = frames.seal(self._key, frames.UP, frame, self._answer if what == "nv" else None)
+        return self.publish(f"dens/1/wd/{DEVICE}/{what}", payload)
 
     def published(self, mid: int) -> None:
         """The server has a frame: by its promise, the notifications are on the disk."""
@@ -82,8 +88,11 @@ class Dog(Client):
     def receive(self, topic: str, payload: bytes, mid: int) -> None:  # noqa: ARG002 - there is one
         """Take the node's acknowledgement."""
         self.acknowledge(mid)
-        name, fields = decode_message(frames.open_frame(self._key, frames.DOWN, payload).body)
+        frame = frames.open_frame(self._key, frames.DOWN, payload)
+        name, fields = decode_message(frame.body)
         if name == "acknowledge":
+            if fields.get("hello") == [1, self._hellos]:
+                self._answer = frames.HelloAnswer(1, frame.epoch, frame.sequence)
             self._told = max(self._told, int(str(fields["sequence"])))
             self.acknowledged = max(self.acknowledged, self._told)
             self.note_progress()

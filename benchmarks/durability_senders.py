@@ -157,7 +157,8 @@ class Device(Sender):
         self._topic = topic
         self._vocabulary = vocabulary
         self._rng = rng
-        self._hellos = self._greeted = 0
+        self._hellos = self._greeted = self._batches = 0
+        self._answer: frames.HelloAnswer | None = None  # to the last hello
         self._told = 0  # the node has all up to this number, by its own word
         self.acknowledged = 0  # the same, by its server's word too
 
@@ -165,11 +166,18 @@ class Device(Sender):
         """Send a batch, until the node has it or the link is gone."""
         if self._greeted != self.connections:
             self._greet()
+        connection = self.connections
+        self.wait(
+            lambda: self._answer is not None or not self.is_up or self.connections != connection,
+            _PATIENCE,
+        )
+        if self._answer is None:
+            self._greeted = 0  # again
+            return
         if self._told >= LARGEST:
             time.sleep(0.1)
             return
         last = min(LARGEST, self._told + self._rng.randint(1, 6))
-        connection = self.connections
         self.publish(self._topic + "nv", self.build_batch(self._told + 1, last), last)
         self.wait(
             lambda: self._told >= last or not self.is_up or self.connections != connection,
@@ -189,13 +197,15 @@ class Device(Sender):
             )
             for number in range(first, last + 1)
         ]
-        body = frames.join_vectors(vectors)
-        frame = frames.Frame(frames.NOTIFICATIONS, 1, last, body)
-        return frames.seal(self._link, frames.UP, frame)
+        self._batches += 1
+        batch = frames.DeviceBatch(1, last, vectors)
+        frame = frames.pack_batch(batch, 1, self._batches)
+        return frames.seal(self._link, frames.UP, frame, self._answer)
 
     def _greet(self) -> None:
         self._greeted = self.connections
         self._hellos += 1
+        self._answer = None
         fields: dict[str, object] = {
             "device": self.name,
             "epoch": 1,
@@ -215,10 +225,12 @@ class Device(Sender):
     def receive(self, topic: str, payload: bytes) -> None:  # noqa: ARG002 - there is one
         """Take the node's acknowledgement."""
         try:
-            body = frames.open_frame(self._link, frames.DOWN, payload).body
-            name, fields = decode_message(body)
+            frame = frames.open_frame(self._link, frames.DOWN, payload)
+            name, fields = decode_message(frame.body)
         except ProtocolError:
             return
+        if fields.get("hello") == [1, self._hellos]:
+            self._answer = frames.HelloAnswer(1, frame.epoch, frame.sequence)
         if name == "acknowledge" and fields["epoch"] == 1:
             number = fields["sequence"]
             assert isinstance(number, int)

@@ -53,7 +53,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "papers": ("denwatch", "benchmarks.common"),
     "firmware_tests": ("denwatch", "tests.protocol.evaluator"),
     "demo": ("denwatch", "simulator", "firmware_tests"),
-    "benchmarks": ("denwatch", "simulator", "papers", "firmware_tests"),
+    "benchmarks": ("denwatch", "examples", "simulator", "papers", "firmware_tests"),
 }
 OURS = tuple(sorted({name.partition(".")[0] for name in LAYERS} | {"tests"}))
 

@@ -14,13 +14,16 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from denwatch.node.matching.matcher import WORTH_COMPILING
+
 from benchmarks.common import median, percentile, run, say
 from benchmarks.node_client import Login
+from benchmarks.node_crowd import measure_crowd
 from benchmarks.node_loads import (
     PAYLOAD,
     RELAY,
@@ -64,10 +67,12 @@ class Sizes:
     paced: int
     repeats: int
     publishers: Sequence[int]
+    links: int  # that are idle
+    crowd_s: float  # of each measurement of a delay
 
 
-FULL = Sizes(100_000, 1_000_000, 10_000, 20_000, 6_000, 3_000, 3_000, 3, PUBLISHERS)
-QUICK = Sizes(2_000, 5_000, 1_000, 4_000, 1_000, 1_000, 400, 1, (1, 10))
+FULL = Sizes(100_000, 1_000_000, 10_000, 20_000, 6_000, 3_000, 3_000, 3, PUBLISHERS, 2_000, 3.0)
+QUICK = Sizes(2_000, 5_000, 1_000, 4_000, 1_000, 1_000, 400, 1, (1, 10), 100, 0.5)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -96,9 +101,12 @@ def _measure_all(folder: Path, sizes: Sizes, seed: int) -> Report:
             report.start_subscriptions_s = server.started_in
             report.subscriptions_mb = server.read_memory()
             asyncio.run(greet(node, devices))
+            if sizes.subscriptions > WORTH_COMPILING:
+                server.wait_for_kernels()
             _measure_pubacks(report, sizes, mosquitto, node, devices, seed)
             _measure_paths(report, sizes, mosquitto, server, node, devices[0])
             report.busy_mb = server.read_memory()
+            _measure_crowds(report, sizes, mosquitto, server, node)
         with run_amqtt(folder) as amqtt:
             say("amqtt")
             report.add_plain(
@@ -171,6 +179,21 @@ def _measure_paths(
     report.half_rate = half
     report.p50_ms = 1000 * percentile(path.latencies, 0.5)
     report.p99_ms = 1000 * percentile(path.latencies, 0.99)
+
+
+def _measure_crowds(
+    report: Report, sizes: Sizes, mosquitto: MeasuredServer, server: MeasuredServer, node: Node
+) -> None:
+    say("crowds")
+    name = name_person(1)
+    password = node.passwords[name]
+    servers: dict[str, tuple[MeasuredServer, Callable[[str], Login]]] = {
+        "Mosquitto": (mosquitto, Login),
+        "node": (server, lambda client: Login(client, name, password)),
+    }
+    for words, (each, make_login) in servers.items():
+        found = asyncio.run(measure_crowd(each, make_login, sizes.links, sizes.crowd_s))
+        report.crowds[words] = found
 
 
 def _relay_by_paho(port: int, count: int) -> float:

@@ -101,7 +101,8 @@ async def measure_relay(port: int, count: int) -> float:
 async def connect_device(node: Node, device: Device) -> Client:
     """Return a device's link, which listens as a watchdog does."""
     login = Login(device.name, device.name, node.passwords[device.name])
-    return await connect(node.port, login, [device.topic + "sv", device.topic + "ack"])
+    topics = [device.topic + "sv", device.topic + "ack"]
+    return await connect(node.port, login, topics, on_note=device.hear)
 
 
 async def greet(node: Node, devices: Sequence[Device]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,22 @@ from benchmarks.common import (
     save_figure,
     save_text,
 )
+from benchmarks.node_crowd import FILTERS, LARGE, Crowd
 
 _BATCH = 20
+_CROWD: tuple[tuple[str, Callable[[Crowd], object]], ...] = (
+    ("idle links", lambda crowd: f"{crowd.links:,}"),
+    ("… s until all were connected", lambda crowd: round(crowd.links_s, 2)),
+    ("… KB of memory each", lambda crowd: round(crowd.kb_per_link, 1)),
+    (f"{FILTERS} filters in one SUBSCRIBE, ms", lambda crowd: round(crowd.filters_ms, 1)),
+    (f"a payload of {LARGE // 1_000_000} MB, ms", lambda crowd: round(crowd.large_ms)),
+    ("delay of a message, p50, ms", lambda crowd: round(crowd.delay_ms, 2)),
+    ("… beside a reader that stalls", lambda crowd: round(crowd.stalled_delay_ms, 2)),
+    ("… ratio", lambda crowd: round(crowd.delay_ratio, 2)),
+)
+_DESCRIBED = """Links are opened 50 at a time. The payload goes from one client to another at QoS 1;
+the node's `packet_bytes` is raised for it. The delay is that of 300 messages of 2 kB a second from
+one client to another, without and with a third one that subscribed to them and does not read."""
 
 
 @dataclass
@@ -29,6 +43,7 @@ class Report:
     plain: dict[str, list[float]] = field(default_factory=dict)  # server: PUBACK/s
     samples: dict[str, list[float]] = field(default_factory=dict)
     stages: dict[int, dict[str, float]] = field(default_factory=dict)  # batch: stage: µs
+    crowds: dict[str, Crowd] = field(default_factory=dict)  # by server
     amqtt_relay: float = 0.0
     load: float = 0.0  # the machine's load average
     half_rate: float = 0.0
@@ -82,6 +97,7 @@ class Report:
             "cpu_us_per_notification": round(self.find(f"cpu {_BATCH}")),
             "p50_ms_half_load": round(self.p50_ms, 2),
             "p99_ms_half_load": round(self.p99_ms, 2),
+            "stalled_reader_delay_ratio": round(self.crowds["node"].delay_ratio, 2),
             "memory_mb": round(self.full_mb),
             "startup_s": round(self.start_full_s, 1),
             "load_average": round(self.load, 1),
@@ -111,7 +127,8 @@ def _write(report: Report) -> str:
 was measured. Every server is a process of its
 own on the loopback; the node is `denwatch node` with SQLite in WAL mode, `synchronous=FULL`,
 {report.subscriptions:,} subscriptions, its rate limits and queues raised, a window of 100, else
-as it is shipped. Mosquitto 2.0.11 and amqtt 0.12.1 keep everything in memory.
+as it is shipped, measured once its compiled matcher is ready. Mosquitto 2.0.11 and amqtt 0.12.1
+keep everything in memory.
 
 ## PUBACKs a second
 
@@ -173,6 +190,17 @@ from the device's write to the subscriber's read was {report.p50_ms:.1f} ms (p50
 
 Sampled in one process, without sockets; what the process as a whole uses is
 {report.find("cpu 1"):.0f} and {report.find(f"cpu {_BATCH}"):.0f} µs.
+
+## Crowds
+
+{
+        format_table(
+            ("what", *report.crowds),
+            [(words, *map(tell, report.crowds.values())) for words, tell in _CROWD],
+        )
+    }
+
+{_DESCRIBED}
 
 ## Memory and start-up
 

@@ -10,8 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from simulator.site import ServerProcess, find_free_port, find_mosquitto
+from denwatch.node.matching.compiling import is_installed
 
+from simulator.site import ServerProcess, find_free_port, find_mosquitto, wait_for
+
+_KERNELS = "the compiled matcher is ready"
+_PATIENCE = 600.0  # s
 _MOSQUITTO = """\
 listener {port} 127.0.0.1
 allow_anonymous true
@@ -43,6 +47,11 @@ class MeasuredServer(ServerProcess):
         began = time.perf_counter()
         super().start()
         self.started_in = time.perf_counter() - began
+
+    def wait_for_kernels(self) -> None:
+        """Wait until a node with many subscriptions matches them by compiled code, if it can."""
+        if is_installed():
+            wait_for("the compiled matcher", lambda: _KERNELS in self.journal, _PATIENCE)
 
     def read_memory(self) -> float:
         """Return the process's resident memory in MB."""

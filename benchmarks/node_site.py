@@ -33,7 +33,7 @@ from denwatch.node.security.registrations import derive_device_password, derive_
 from denwatch.node.security.site import KeyFile, add_device, add_subscriber
 from denwatch.node.store import Change, Store
 from denwatch.protocol import frames, notification
-from denwatch.protocol.frames import FUZZY, encode_message
+from denwatch.protocol.frames import FUZZY, decode_message, encode_message
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
@@ -55,6 +55,8 @@ _BAND = 25  # of the heart rate: whose device it is
 _LIMITS: Mapping[str, str] = {
     "messages_per_second = 500": "messages_per_second = 1000000",
     "cpu_ms_per_second = 200": "cpu_ms_per_second = 1000000",
+    "\npacket_bytes = 262144": "\npacket_bytes = 16777216",
+    "\nlinks = 2000": "\nlinks = 4000",
     "links_per_name = 100": "links_per_name = 100000",
     "burst = 2000": "burst = 1000000",
     "notifications = 1000000": "notifications = 2000000",
@@ -202,6 +204,14 @@ class Device:
         self._link = node.links[self.name]
         self._epoch = epoch
         self._next = 1
+        self._frames = 0
+        self._answer = frames.HelloAnswer(epoch, 0, 0)
+
+    def hear(self, payload: bytes) -> None:
+        """Take a frame of the node: batches belong to its answer to the hello."""
+        frame = frames.open_frame(self._link, frames.DOWN, payload)
+        if frame.kind == frames.MESSAGE and "hello" in decode_message(frame.body)[1]:
+            self._answer = frames.HelloAnswer(self._epoch, frame.epoch, frame.sequence)
 
     def make_hello(self) -> bytes:
         """Return the first frame."""
@@ -214,7 +224,8 @@ class Device:
             "languages": [0],
         }
         body = encode_message("hello", fields)
-        return self._seal(frames.MESSAGE, 1, body)
+        frame = frames.Frame(frames.MESSAGE, self._epoch, 1, body)
+        return frames.seal(self._link, frames.UP, frame)
 
     def make_frames(self, readings: Sequence[Sequence[int]], batch: int) -> list[bytes]:
         """Return the frames of notifications, `batch` in each."""
@@ -223,9 +234,8 @@ class Device:
             part = readings[start : start + batch]
             vectors = [encode_reading(values, self._next + i) for i, values in enumerate(part)]
             self._next += len(part)
-            body = frames.join_vectors(vectors)
-            made.append(self._seal(frames.NOTIFICATIONS, self._next - 1, body))
+            self._frames += 1
+            whole = frames.DeviceBatch(self._epoch, self._next - 1, vectors)
+            frame = frames.pack_batch(whole, self._epoch, self._frames)
+            made.append(frames.seal(self._link, frames.UP, frame, self._answer))
         return made
-
-    def _seal(self, kind: int, number: int, body: bytes) -> bytes:
-        return frames.seal(self._link, frames.UP, frames.Frame(kind, self._epoch, number, body))

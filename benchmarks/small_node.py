@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from denwatch.protocol import frames
+from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import decode_message, encode_message
 from denwatch.protocol.notification import decode
 from denwatch.protocol.timecode import decode_age
@@ -46,6 +47,7 @@ class Node:
         self.epoch = self.database.execute("select count(*) + 1 from starts").fetchone()[0]
         self.database.execute("insert into starts values (?)", (self.epoch,))
         self.sequence = 0
+        self.answer: frames.HelloAnswer | None = None  # to the last hello
         self.subscriptions = subscriptions
         self.key = frames.Link(DEVICE, NODE, KEY_ID, SECRET)
         self.outbox: list[tuple[str, bytes]] = []
@@ -67,35 +69,43 @@ class Node:
         if not payload:
             self.database.execute("insert into events values ('gone')")
             return
-        frame = frames.open_frame(self.key, frames.UP, payload)
+        try:
+            frame = frames.open_frame(self.key, frames.UP, payload, self.answer)
+        except ProtocolError:
+            return  # of an answer that another run gave: it says hello again
         if topic.endswith("hello"):
             hello = decode_message(frame.body)[1]
             self.database.execute(
                 "insert into hellos values (?, ?)", (hello["epoch"], hello["dropped"])
             )
+            self.acknowledge(hello=[frame.epoch, frame.sequence])
+            self.answer = frames.HelloAnswer(frame.epoch, self.epoch, self.sequence)
             self.subscribe()
             return
-        self.commit(frame)
+        self.commit(frames.unpack_batch(frame))
+        self.acknowledge()
+
+    def acknowledge(self, **fields: object) -> None:
         highest = self.database.execute(
             "select epoch, sequence from notes order by epoch desc, sequence desc limit 1"
-        ).fetchone()
-        fields = {"epoch": highest[0], "sequence": highest[1]}
+        ).fetchone() or (0, 0)
+        fields |= {"epoch": highest[0], "sequence": highest[1]}
         self.send("ack", frames.MESSAGE, encode_message("acknowledge", fields))
 
-    def commit(self, frame: frames.Frame) -> None:
+    def commit(self, batch: frames.DeviceBatch) -> None:
         """Write what is new, and wait until the disk has it."""
         highest = self.database.execute(
             "select coalesce(max(epoch * 4294967296 + sequence), 0) from notes"
         ).fetchone()[0]
         self.database.execute("begin immediate")
-        for vector in frames.split_vectors(frame.body):
+        for vector in batch.vectors:
             note = decode(vector)
-            sequence = frame.sequence - ((frame.sequence - note.sequence) & 0xFFFF)
-            if frame.epoch * 4294967296 + sequence > highest:
+            sequence = batch.last - ((batch.last - note.sequence) & 0xFFFF)
+            if batch.epoch * 4294967296 + sequence > highest:
                 taken = time.time() - decode_age(note.age) / 16
                 value = note.readings[0].points[0] if note.readings else -1
                 self.database.execute(
-                    "insert into notes values (?, ?, ?, ?)", (frame.epoch, sequence, value, taken)
+                    "insert into notes values (?, ?, ?, ?)", (batch.epoch, sequence, value, taken)
                 )
         self.database.execute("commit")
 

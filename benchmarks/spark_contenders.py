@@ -28,9 +28,9 @@ from benchmarks.spark_work import Work
 Check = tuple[int, int, int]
 Contender = Callable[[Work], Check]
 CORES = 2
-MIXED = "(note_id & 1048575) * (subscription_id & 1023)"
+MIXED = "(notification_id & 1048575) * (subscription_id & 1023)"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
-COLUMNS = ("note_id", "subscription_id", "possible")  # what the three numbers are made of
+COLUMNS = ("notification_id", "subscription_id", "possible")  # what the three numbers are made of
 
 
 def prepare_index(spark: SparkSession, work: Work, *, is_filed: bool = True) -> SharedIndex:

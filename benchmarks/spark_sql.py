@@ -113,7 +113,7 @@ def _list_columns(form: Form) -> list[str]:
 def look_up(form: Form, dialect: Dialect) -> str:
     """Return the notifications, a row for every key that they look up."""
     held = "values0, values1" if form.is_packed else "vals"
-    columns = f"note_id, {dialect.at}, doubt, features, {held}"
+    columns = f"notification_id, {dialect.at}, doubt, features, {held}"
     one = dialect.explode.format(list="keys", name="k", table="notes")
     if form.kind in ("stab", "range"):
         return f"(select {columns}, cast(event * 4096 + k as bigint) as key from {one} n)"
@@ -142,7 +142,7 @@ def match(form: Form, dialect: Dialect) -> str:
         lost = dialect.shift.format(away, 8)
         degrees.append(f"case when s.width > {i} then 255 - least(255, {lost}) else 256 end")
     possible = f"least({', '.join(degrees)})"
-    mixed = "(n.note_id & 1048575) * (s.subscription_id & 1023)"
+    mixed = "(n.notification_id & 1048575) * (s.subscription_id & 1023)"
     is_range = form.kind == "range"
     condition = "n.key between s.lowest and s.key" if is_range else "n.key = s.key"
     hint = f"/*+ {form.hint}(s) */ " if dialect is SPARK else ""

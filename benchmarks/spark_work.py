@@ -131,7 +131,7 @@ def draw_subscriptions(shape: Shape, count: int, rng: np.random.Generator) -> pa
     sorted_ = {stem: np.take_along_axis(v, order, axis=1) for stem, v in stems.items()}
     columns: dict[str, Any] = {
         "subscription_id": rng.permutation(count).astype(np.int64) * 0x9E3779B97F4A7C1,
-        "owner": [f"person{i % 997}" for i in range(count)],
+        "subscriber": [f"person{i % 997}" for i in range(count)],
         "begins": begins,
         "ends": ends,
         "language": np.zeros(count, np.int64),
@@ -201,7 +201,7 @@ def draw_notes(
     key_ends = np.concatenate(([0], np.cumsum(carried))).astype(np.int32)
     words = (values & -present.astype(np.uint8)).view(np.int64)
     columns: dict[str, Any] = {
-        "note_id": numbers.astype(np.int64) * 0x1E3779B97F4A7C1 + 11,
+        "notification_id": numbers.astype(np.int64) * 0x1E3779B97F4A7C1 + 11,
         "at": BEGIN + rng.integers(0, SPAN, count),
         "doubt": rng.integers(0, 2_000, count),
         "vocabulary": pa.array([b"\x01" * 8], pa.binary()).take(np.zeros(count, np.int32)),
