@@ -1,33 +1,29 @@
 """The whole path: people ask in words, sensors filter on MicroPython, nodes carry it all.
 
-Three nodes, six watchdogs on real MicroPython (three patients, three weather stations), three
-rescue apps. In the middle of it the north is cut off, somebody walks there, and the links heal.
-`make demo` runs it; it needs about two minutes, no terminal and no network.
+Three nodes, five watchdogs on real MicroPython, three rescue apps and a plain MQTT 5 client, each a
+process or a connection of its own. Somebody takes care of a patient, somebody reports in words,
+gas is followed by smoke; then the north is cut off, somebody walks there, and the links heal. Each
+act ends when what it is about has happened, however busy the machine is. `make demo` runs it; it
+needs about a minute, no terminal and no network.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
+import json
 import statistics
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
-from random import Random
-
-from denwatch.cli import main as denwatch
-from denwatch.client.compiler import compile_subscription
-from denwatch.client.language import parse
 
 from demo.bridges import Bridges
-from demo.cast import Person, WatchdogProcess, make_folder
-from demo.patients import make_day
-from demo.picture import draw_day
-from demo.site import NODES, PERIOD, DemoSite, DevicePlan, load_vocabulary, make_site
+from demo.cast import Person, Visitor, WatchdogProcess, make_folder, read_metrics
+from demo.sensors import DevicePlan, Sensors, plan_devices
+from demo.site import NODES, DemoSite, make_site
 from demo.view import View, describe_note
-from demo.weather import read_station
+from simulator.site import SiteError, run_denwatch
 
 ASKED = (
     (
@@ -36,58 +32,48 @@ ASKED = (
         "patient_temperature is very high and heart_rate is not normal, at least 0.6",
     ),
     ("medic8", "middle", "oxygen_saturation is low or respiration_rate is very_high"),
-    ("chief", "north", "rain_rate above 1.2 mm/h or wind_speed above 8 m/s"),
+    ("chief", "north", "smoke is dense within about 5 min after carbon_monoxide is high"),
+    ("visitor", "middle", "triage = red"),
 )
-TOGETHER, APART, AGAIN = 20.0, 25.0, 20.0  # s of each act
+REPORT = "patient: triage red, pulse about 130, pain 6 to 8"
 READING = 19 + 1 + 11  # bytes on the air of a reading sent by itself: frame, length, vector
-STATIONS = 3
-NEAR = 8  # readings around the one that a time says: times are told to 1/16 s
+ACT = 6.0  # s that an act lasts at least
+WAITING = 10  # notifications that wait behind the cut links before the story goes on
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the demo."""
+    began = time.monotonic()
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(".cache/demo"), help="for everything")
-    parser.add_argument("--picture", type=Path, default=Path(".cache/demo/day.svg"))
     parser.add_argument("--pace", type=float, default=1.0, help="1: as written; less is shorter")
-    parser.add_argument("--no-spark", dest="spark", action="store_false", help="no report")
     options = parser.parse_args(argv)
     folder = make_folder(options.folder)
-    devices = list(plan_devices())
+    devices = plan_devices()
     show_words()
     print("2  A site: three nodes, keys for everybody\n")
-    site = make_site(folder.resolve(), [who for who, _, _ in ASKED], devices)
+    site = make_site(folder.resolve(), [who for who, _, _ in ASKED], devices.values())
     print(f"   {', '.join(NODES)} in {folder}; {len(devices)} watchdogs; {len(ASKED)} people\n")
     print("3  It runs", flush=True)
-    play(site, devices, options.pace, options.picture, options.spark)
-
-
-def plan_devices() -> list[DevicePlan]:
-    """Return three patients at the north, and three weather stations at the south."""
-    beds = [
-        DevicePlan(f"bed-{bed + 1}", "north", "patient", make_day(bed, Random(bed)))
-        for bed in (0, 1, 2)
-    ]
-    masts = [
-        DevicePlan(f"mast-{mast + 1}", "south", "weather", read_station(mast, STATIONS))
-        for mast in range(STATIONS)
-    ]
-    return [*beds, *masts]
+    try:
+        play(site, devices, options.pace * ACT, began)
+    except SiteError as error:
+        sys.exit(str(error))
+    print(f"\nLogs of the nodes, for analysis: {folder}/*/data/log", flush=True)
 
 
 def show_words() -> None:
     """Show what people ask for, and what it takes on the air."""
     print("1  Words become bytes\n")
-    vocabulary = load_vocabulary()
     for who, _, words in ASKED:
-        data = compile_subscription(parse(words), vocabulary).data
+        compiled = json.loads(run_denwatch("compile", "--json", words))
         print(f"   {who}: {words}")
-        print(f"      {data.hex(' ')}   {len(data)} bytes\n")
+        for data in map(bytes.fromhex, compiled.get("parts", [compiled["hex"]])):
+            print(f"      {data.hex(' ')}   {len(data)} bytes")
+        print(flush=True)
 
 
-def play(
-    site: DemoSite, devices: Sequence[DevicePlan], pace: float, picture: Path, has_spark: bool
-) -> None:
+def play(site: DemoSite, devices: Mapping[str, DevicePlan], act: float, began: float) -> None:
     """Start everybody, tell the story, and sum it up."""
     with contextlib.ExitStack() as stack:
         bridges = Bridges()
@@ -95,120 +81,127 @@ def play(
         for name, (port, target) in site.bridges.items():
             bridges.add(name, port, target)
         stack.enter_context(site)
-        people = [Person(site, *asked) for asked in ASKED]
+        medic7, medic8, chief = (Person(site, *asked) for asked in ASKED[:3])
+        visitor = Visitor(site, *ASKED[3])
+        people: list[Person | Visitor] = [medic7, medic8, chief, visitor]
         for person in people:
             stack.callback(person.leave)
             person.ask()
-        dogs = [WatchdogProcess(site, device.name) for device in devices]
+        sensors = Sensors(devices, site.folder)
+        stack.callback(sensors.stop)
+        dogs = [WatchdogProcess(site, name) for name in devices]
         for dog in dogs:
             stack.callback(dog.stop)
-        view = stack.enter_context(View(site.metrics, dogs, people, bridges))
-        tell(view, bridges, people, pace)
-        sum_up(dogs, people, bridges)
-    print(f"\nLogs of the nodes, for analysis: {site.folder}/*/data/log")
-    draw_patients(devices, people, picture)
-    report(site, has_spark)
+        view = stack.enter_context(View(site, sensors, dogs, people, bridges))
+        tell_together(view, devices, medic7, medic8, act, began)
+        tell_reports(view, devices, chief, visitor, act)
+        tell_apart(view, devices, bridges, (medic7, medic8), site.metrics, act)
+        sum_up(sensors, dogs, people, bridges)
 
 
-def tell(view: View, bridges: Bridges, people: Sequence[Person], pace: float) -> None:
-    """Let it happen."""
+def tell_together(
+    view: View,
+    devices: Mapping[str, DevicePlan],
+    medic7: Person,
+    medic8: Person,
+    act: float,
+    began: float,
+) -> None:
+    """A patient gets worse; somebody is notified, and takes care."""
     view.say("Together: subscriptions spread, sensors send what somebody wants")
-    view.watch(TOGETHER * pace)
+    devices["bed-1"].is_in_trouble = True
+    note = view.wait_for("medic7's first notification", lambda: medic7.find("bed-1"))
+    seconds = time.monotonic() - began
+    view.tell(f"   first answer, {seconds:.0f} s after the start: {describe_note(note)}")
+    view.say("medic7: I have bed-1")
+    medic7.send(have="bed-1")
+    told = view.wait_for("medic8 to be told", lambda: medic8.told and medic8.told[-1])
+    view.tell(f"   medic8 is told, at another node: {told}")
+    devices["bed-1"].is_in_trouble = False
+    view.watch(act)
+
+
+def tell_reports(
+    view: View, devices: Mapping[str, DevicePlan], chief: Person, visitor: Visitor, act: float
+) -> None:
+    """A person is a sensor, too; and what follows upon something is a story."""
+    view.say(f"chief reports in words: {REPORT}")
+    chief.send(report=REPORT)
+    view.wait_for("the visitor's notification", lambda: visitor.notes)
+    view.tell(f"   visitor, by plain MQTT 5: {describe_note(visitor.notes[-1])}")
+    view.watch(act)
+    view.say("Gas, then smoke: a story, which nodes join of two sensors' readings")
+    for name in ("nose-1", "eye-1"):
+        devices[name].is_in_trouble = True
+    note = view.wait_for("chief's story", lambda: chief.find("eye-1"))
+    parts = "; ".join(
+        f"{part['device']} {', '.join(part['values'])}" for part in note.fields["story"]["parts"]
+    )
+    view.tell(f"   chief, at another node: {parts} ({note.why['words']})")
+    for name in ("nose-1", "eye-1"):
+        devices[name].is_in_trouble = False
+    view.watch(act)
+
+
+def tell_apart(
+    view: View,
+    devices: Mapping[str, DevicePlan],
+    bridges: Bridges,
+    medics: tuple[Person, Person],
+    metrics: Mapping[str, str],
+    act: float,
+) -> None:
+    """Links break, somebody walks, links heal."""
+    medic7, medic8 = medics
     for name in bridges.bytes:
         bridges.cut(name)
     view.say("The north is cut off: what is for the other side waits, on disks")
-    view.watch(APART / 2 * pace)
-    people[0].walk("north")
-    view.say(f"{people[0].name} walks to the north, and gets what waited there")
-    view.watch(APART / 2 * pace)
+    cut = time.time()
+    for name in ("bed-2", "bed-3"):
+        devices[name].is_in_trouble = True
+
+    def count_waiting() -> int:
+        held = [read_metrics(metrics[name]).get("notifications", 0.0) for name in NODES]
+        return max(0, int(held[0] - max(held[1:])) - WAITING)
+
+    view.wait_for("notifications that wait", count_waiting)
+    devices["bed-3"].is_in_trouble = False
+    view.say("medic7 walks to the north, and gets what waited there")
+    medic7.walk("north")
+    note = view.wait_for("what waited for medic7", lambda: medic7.find("bed-2", cut))
+    view.tell(f"   medic7, of a thermometer that is not exact: {describe_note(note)}")
+    devices["bed-2"].is_in_trouble = False
+    view.watch(act)
     for name in bridges.bytes:
         bridges.heal(name)
     view.say("The links are back: nodes find what the other lacks, best first")
-    view.watch(AGAIN * pace)
+    note = view.wait_for("what waited for medic8", lambda: medic8.find("bed-3", cut))
+    view.tell(f"   medic8: {describe_note(note)}")
+    view.watch(act)
 
 
-def sum_up(dogs: Sequence[WatchdogProcess], people: Sequence[Person], bridges: Bridges) -> None:
+def sum_up(
+    sensors: Sensors,
+    dogs: Sequence[WatchdogProcess],
+    people: Sequence[Person | Visitor],
+    bridges: Bridges,
+) -> None:
     """Say what it came to."""
-    taken = sum(dog.readings for dog in dogs)
-    sent = sum(dog.sent for dog in dogs)
+    taken, sent = sensors.readings, sum(dog.sent for dog in dogs)
     print("\n4  What it came to\n")
-    share = sent / taken if taken else 0.0
-    print(f"   readings taken {taken:,}, sent {sent:,} ({share:.1%}); on the air about")
+    print(f"   readings taken {taken:,}, sent {sent:,} ({sent / taken:.1%}); on the air about")
     print(f"   {sent * READING:,} bytes instead of {taken * READING:,}")
     for name, count in bridges.bytes.items():
         print(f"   over the link {name}: {count:,} bytes")
     print()
     for person in people:
-        delays = sorted(person.delays)
         unique = len({note.key for note in person.notes})
-        print(f"   {person.name}: {len(person.notes):,} notifications, each once: "
+        print(f"   {person.name}: notifications {len(person.notes):,}, each once: "
               f"{'yes' if unique == len(person.notes) else 'NO'}")  # fmt: skip
-        if delays:
-            late = delays[int(0.95 * (len(delays) - 1))]
-            print(f"      from reading to app: median {statistics.median(delays):.2f} s, "
-                  f"p95 {late:.1f} s")  # fmt: skip
-            best = max(person.notes, key=lambda note: note.degree)
-            print(f"      best: {describe_note(best)}")
-    if not all(person.notes for person in people):
-        sys.exit("somebody got nothing: that is a defect")
-
-
-def report(site: DemoSite, has_spark: bool) -> None:
-    """Let Spark look at all nodes' logs together, where it is installed."""
-    print("\n5  All nodes' logs together, on Spark\n", flush=True)
-    if not has_spark or find_spec("pyspark") is None or shutil.which("java") is None:
-        print("   left out: it needs Java and `pip install denwatch[spark]`")
-        return
-    logs = [str(site.folder / node / "data" / "log") for node in NODES]
-    status = denwatch(["analyze", *logs, "--out", str(site.folder / "report"), "--quiet"])
-    if status:
-        sys.exit(f"denwatch analyze: exit status {status}")
-
-
-def place_notes(
-    rows: Sequence[Mapping[str, float]], notes: Sequence[tuple[int, Mapping[str, float]]]
-) -> list[int]:
-    """Return which reading each notification (its time, its values) is.
-
-    Values are rounded, so that some fit several readings. But most fit one: these say together when
-    the device began, and near the time that follows from it one fits best.
-    """
-
-    def find_nearest(values: Mapping[str, float], minutes: range) -> int:
-        # Relative, so that a degree of temperature counts as much as two beats of the heart.
-        return min(
-            minutes,
-            key=lambda minute: sum((1 - values[n] / rows[minute][n]) ** 2 for n in rows[minute]),
-        )
-
-    if not notes:
-        return []
-    guesses = [find_nearest(values, range(len(rows))) for _, values in notes]
-    begin = statistics.median(
-        at - PERIOD * guess for (at, _), guess in zip(notes, guesses, strict=True)
-    )
-    places = []
-    for at, values in notes:
-        middle = min(max(round((at - begin) / PERIOD), 0), len(rows) - 1)
-        around = range(max(0, middle - NEAR), min(len(rows), middle + NEAR + 1))
-        places.append(find_nearest(values, around))
-    return places
-
-
-def draw_patients(devices: Sequence[DevicePlan], people: Sequence[Person], picture: Path) -> None:
-    """Draw the patients' day, and what reached somebody."""
-    beds = [device for device in devices if device.event == "patient"]
-    got: list[dict[int, object]] = []
-    for bed in beds:
-        notes = [
-            (note.at, {name: entry["value"] for name, entry in note.values.items()})
-            for person in people
-            for note in person.notes
-            if note.fields.get("device") == bed.name and note.at is not None
-        ]
-        got.append(dict.fromkeys(place_notes(bed.rows, notes)))
-    draw_day([list(map(dict, bed.rows)) for bed in beds], got, picture)
-    print(f"The patients' day as a picture: {picture}")
+        delays = sorted(person.delays)
+        late = delays[int(0.95 * len(delays))]
+        print(f"      from reading to app: median {statistics.median(delays):.2f} s, "
+              f"p95 {late:.1f} s")  # fmt: skip
 
 
 if __name__ == "__main__":

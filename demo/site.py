@@ -1,4 +1,4 @@
-"""The demo's site: three nodes, six devices, three people; folders, keys, configurations.
+"""The demo's site: three nodes, five devices, four people; folders, keys, configurations.
 
 Made by the same builder as the sites of the tests, which uses what an operator has.
 """
@@ -6,28 +6,17 @@ Made by the same builder as the sites of the tests, which uses what an operator 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
-from denwatch.client.vocabulary import Vocabulary
-from denwatch.client.vocabulary.loading import load_shipped, merge_vocabularies
+from denwatch.client.vocabulary.loading import load_shipped
 
+from demo.sensors import DevicePlan
 from simulator.site import Site, find_free_port, write_watchdog
 
-VOCABULARIES = ("rescue", "weather")
 NODES = ("north", "middle", "south")
-PERIOD = 50  # ms from one reading of a device to the next
-
-
-@dataclass(frozen=True)
-class DevicePlan:
-    """A device: where it is, what event it senses, and its readings to be."""
-
-    name: str
-    node: str
-    event: str
-    rows: Sequence[Mapping[str, float]]
+_LOOKS = 20  # ms after which a device looks for its next reading
+_STEPS = 100  # of a sensor in one unit, as `write_watchdog` has them
 
 
 class DemoSite(Site):
@@ -49,29 +38,27 @@ class DemoSite(Site):
         peers = [f"--peer={node.name}={node.url}" for node in others]
         node = self.add_node(name, *peers, via=via, addresses=["127.0.0.1"], interval=2)
         address = f"127.0.0.1:{find_free_port()}"
-        node.configure(
-            ('vocabulary = ["rescue"]', f"vocabulary = {json.dumps(VOCABULARIES)}"),
-            ('address = ""', f'address = "{address}"'),
-        )
+        node.configure(('address = ""', f'address = "{address}"'))
         self.metrics[name] = f"http://{address}/metrics"
 
 
-def load_vocabulary() -> Vocabulary:
-    """Return the words of patients and of weather together."""
-    first, second = (load_shipped(name) for name in VOCABULARIES)
-    return merge_vocabularies(first, second)
-
-
-def make_site(folder: Path, people: Sequence[str], devices: Sequence[DevicePlan]) -> DemoSite:
+def make_site(folder: Path, people: Iterable[str], devices: Iterable[DevicePlan]) -> DemoSite:
     """Make the folders, keys and configurations of everybody."""
     site = DemoSite(folder)
     for name in NODES:
         site.add_bridged_node(name)
     for person in people:
         site.add_subscriber(person)
-    vocabulary = load_vocabulary()
+    vocabulary = load_shipped("rescue")
     for plan in devices:
-        device = site.nodes[plan.node].add_device(plan.name)
-        fields = {"period": PERIOD, "link": {"longest_delay": 2}}
-        write_watchdog(folder / plan.name, device, plan.rows, vocabulary, plan.event, **fields)
+        keys = site.nodes[plan.node].add_device(plan.name)
+        fields = {"period": _LOOKS, "link": {"longest_delay": 2}}
+        rows = [plan.values]
+        path = write_watchdog(folder / plan.name, keys, rows, vocabulary, plan.event, **fields)
+        config = json.loads(path.read_text(encoding="utf-8"))
+        for name, channel in zip(plan.values, config["events"][0]["channels"], strict=True):
+            if name in plan.accuracy:
+                typical, worst = plan.accuracy[name]
+                channel |= {"typical": round(typical * _STEPS), "worst": round(worst * _STEPS)}
+        path.write_text(json.dumps(config), encoding="utf-8")
     return site

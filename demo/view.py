@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import TypeVar
 
 from denwatch.client.subscriber import ReceivedNotification
 from rich.console import Console, Group
@@ -14,22 +15,28 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.bridges import Bridges
-from demo.cast import Person, WatchdogProcess, read_metrics
+from demo.cast import PATIENCE, Person, Visitor, WatchdogProcess, read_metrics
+from demo.sensors import Sensors
+from demo.site import DemoSite
+from simulator.site import SiteError
 
+Found = TypeVar("Found")
 _LINE_EVERY = 5.0  # s, without a terminal
 
 
 class View:
-    """Shows the cast while time goes by."""
+    """Shows the cast until something has happened."""
 
     def __init__(
         self,
-        nodes: Mapping[str, str],  # the URL of each one's metrics
+        site: DemoSite,
+        sensors: Sensors,
         dogs: Sequence[WatchdogProcess],
-        people: Sequence[Person],
+        people: Sequence[Person | Visitor],
         bridges: Bridges,
     ) -> None:
-        self._nodes = nodes
+        self._nodes = site.metrics
+        self._sensors = sensors
         self._dogs = dogs
         self._people = people
         self._bridges = bridges
@@ -56,22 +63,43 @@ class View:
     def say(self, title: str) -> None:
         """Begin a new act."""
         self._title = title
+        self.tell(f"\n{title}")
+
+    def tell(self, line: str) -> None:
+        """Add a line."""
         if self._live is None:
-            print(f"\n{title}", flush=True)
+            print(line, flush=True)
+        else:
+            self._console.print(line, highlight=False, markup=False)
+
+    def wait_for(self, what: str, check: Callable[[], Found | None]) -> Found:
+        """Show what happens until something has; return what was found.
+
+        Whatever a loaded machine takes, the story goes on only with what it is about.
+        """
+        begin = time.monotonic()
+        while not (found := check()):
+            if time.monotonic() - begin > PATIENCE:
+                raise SiteError(f"waited {PATIENCE:.0f} s for {what}: that is a defect")
+            self._show()
+        return found
 
     def watch(self, seconds: float) -> None:
-        """Show what happens for so long."""
+        """Show what happens for so long, for whoever watches."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if self._live is not None:
-                self._live.update(self._build())
-            elif time.monotonic() - self._last >= _LINE_EVERY:
-                self._last = time.monotonic()
-                self._print()
-            time.sleep(0.25)
+            self._show()
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.update(self._build())
+        elif time.monotonic() - self._last >= _LINE_EVERY:
+            self._last = time.monotonic()
+            self._print()
+        time.sleep(0.1)
 
     def _print(self) -> None:
-        taken = sum(dog.readings for dog in self._dogs)
+        taken = self._sensors.readings
         sent = sum(dog.sent for dog in self._dogs)
         held = ", ".join(
             f"{name} {read_metrics(url).get('notifications', 0):.0f}"
@@ -83,9 +111,10 @@ class View:
         print(f"   read {taken:6,}  sent {sent:5,}   held: {held}   delivered: {got}", flush=True)
 
     def _build(self) -> Group:
-        dogs = Table("watchdog", "readings", "sent", "on the node's disk", title="MicroPython")
+        title = f"MicroPython: {self._sensors.readings:,} readings"
+        dogs = Table("watchdog", "sent", "on the node's disk", title=title)
         for dog in self._dogs:
-            dogs.add_row(dog.name, f"{dog.readings:,}", f"{dog.sent:,}", f"{dog.acknowledged:,}")
+            dogs.add_row(dog.name, f"{dog.sent:,}", f"{dog.acknowledged:,}")
         nodes = Table("node", "peers", "subscriptions", "notifications", "waiting", title="DENS")
         for node, url in self._nodes.items():
             seen = read_metrics(url)
@@ -102,9 +131,7 @@ class View:
 
 def describe_note(note: ReceivedNotification) -> str:
     """Return a notification in one line."""
-    values = ", ".join(
-        f"{name} {entry.get('value')} {entry.get('unit', '')}".strip()
-        for name, entry in note.values.items()
-    )
+    who = note.fields.get("device") or note.fields.get("reporter", "")
     why = note.why.get("words", "") if isinstance(note.why, dict) else ""
-    return f"{note.degree:.2f} {note.fields.get('device', '')}: {values} ({why})"
+    doubt = "" if note.is_certain else f", certain only to {note.certain:.2f}"
+    return f"{note.degree:.2f} {who}: {why}{doubt}"
