@@ -52,6 +52,8 @@ class Session:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("COV_")},
             "HOME": str(home),
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "NODE_PATH": str(ROOT / ".cache" / "runtimes" / "mqttjs" / "node_modules"),
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",

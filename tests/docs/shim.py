@@ -12,7 +12,7 @@ import sys
 NODE_PORT = "DENWATCH_NODE_PORT"
 PROGRAMS = "DENWATCH_PROGRAMS"  # name=path, separated by os.pathsep
 
-_ASKS_A_NODE = ("subscribe", "status")
+_ASKS_A_NODE = ("find", "have", "login", "mine", "status", "subscribe")
 
 
 def add_port(program: str, words: list[str], port: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""Examples: what others may build upon denwatch."""
