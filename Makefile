@@ -1,23 +1,34 @@
 # Everything is one command; `make help` lists them. Set-up happens by itself, into .venv and .cache.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-field pictures fresh-clone test slow-test lint format check fuzz inputs storms bench bench-papers firmware-table coverage lock sbom build clean
+.PHONY: help setup demo demo-report demo-field pictures fresh-clone test slow-test s3 boards lint format check fuzz inputs storms bench bench-papers firmware-table coverage lock sbom build containers site clean
 
 PYTHON := .venv/bin/python
 SETUP := .venv/.done
 RUNTIMES := .cache/runtimes/.done
-UNIX_RUNTIME := .cache/runtimes/.unix
+# What the demo needs, and what its report on Spark needs besides: installed first, as far as needed.
+NODE_SETUP := .venv/.node
+SPARK_SETUP := .venv/.spark
+UNIX_RUNTIME := .cache/runtimes/.unix64
 FUZZER := .venv/.fuzzer
 # numba keeps compiled kernels here, so that a second run starts at once.
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP) $(RUNTIMES) ## Make .venv and get the MicroPython runtimes (other commands do it themselves)
 
 $(SETUP): pyproject.toml requirements/dev.txt scripts/setup.sh
 	@scripts/setup.sh
+	@touch $(NODE_SETUP) $(SPARK_SETUP) $@
+
+$(NODE_SETUP): requirements/node.txt scripts/setup.sh
+	@DENWATCH_SET=node scripts/setup.sh
+	@touch $@
+
+$(SPARK_SETUP): requirements/image.txt scripts/setup.sh
+	@DENWATCH_SET=image scripts/setup.sh
 	@touch $@
 
 $(RUNTIMES): scripts/get-runtimes.sh scripts/fetch-debs.sh firmware_tests/wasm/package-lock.json \
@@ -26,11 +37,20 @@ $(RUNTIMES): scripts/get-runtimes.sh scripts/fetch-debs.sh firmware_tests/wasm/p
 	@touch $@
 
 $(UNIX_RUNTIME): scripts/get-runtimes.sh scripts/fetch-debs.sh
-	@scripts/get-runtimes.sh unix
+	@scripts/get-runtimes.sh unix64
 	@touch $@
 
-demo: $(SETUP) $(UNIX_RUNTIME) ## See the whole path work, from words to a sensor and back
+demo: ## See the whole path work, from words to a sensor and back
+	@$(MAKE) -s -j2 $(NODE_SETUP) $(UNIX_RUNTIME)
 	@$(PYTHON) -m demo
+	@$(MAKE) -s demo-report
+
+demo-report: ## Let Spark look at the logs of the last demo
+	@echo && echo "5  All nodes' logs together, on Spark" && echo
+	@if command -v java >/dev/null; then \
+		$(MAKE) -s $(SPARK_SETUP) && \
+		$(PYTHON) -m denwatch.cli analyze .cache/demo/last/*/data/log --out .cache/demo/last/report --quiet; \
+	else echo "   left out: it needs Java 17 or 21"; fi
 
 demo-field: $(SETUP) ## Emulate fifty nodes for six hours, and see what Spark finds in their logs
 	@$(PYTHON) -m demo.field
@@ -57,6 +77,16 @@ slow-test: $(SETUP) $(RUNTIMES) ## Run the long forms of tests that `make test` 
 	DENWATCH_SLOW=1 $(PYTHON) -m pytest -m slow tests firmware_tests
 	DENWATCH_SLOW=1 $(PYTHON) -m pytest tests/matching/test_papers_corpus.py
 
+S3 := .cache/s3/bin/python
+s3: $(SETUP) ## Analyse logs in S3: a server on loopback, Spark's connector from Maven (700 MB at first)
+	@test -x $(S3) || python3 -m venv .cache/s3
+	@$(S3) -m pip install -q 'moto[server]==5.2.5'
+	DENWATCH_S3=$(CURDIR)/$(S3) $(PYTHON) -m pytest -q tests/spark/test_s3.py
+
+boards: $(SETUP) $(RUNTIMES) ## Build firmware for emulated boards, and run the whole watchdog on it (ten minutes)
+	firmware_tests/boards/build.sh
+	$(PYTHON) -m pytest -m slow firmware_tests/test_boards.py
+
 lint: $(SETUP) ## Check style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -74,7 +104,7 @@ fuzz: $(FUZZER) ## Mutate what comes from outside, guided by the code that it re
 	$(PYTHON) -m simulator.fuzzing --seconds 100
 
 inputs: $(SETUP) ## Bring ten million generated inputs to nodes (an hour or two)
-	$(PYTHON) -m simulator.fuzzing.inputs
+	$(PYTHON) -m simulator.fuzzing.inputs --state .cache/inputs.json
 
 storms: $(SETUP) ## Let storms of links, disks, clocks and kills pass over real nodes (half an hour)
 	$(PYTHON) -m simulator.storms
@@ -102,6 +132,14 @@ sbom: $(SETUP) ## Write the software bill of materials (CycloneDX) into dist/
 	@mkdir -p dist
 	$(PYTHON) -m cyclonedx_py requirements requirements/image.txt --pyproject pyproject.toml \
 		--output-reproducible --of JSON -o dist/denwatch.cdx.json
+
+site: $(SETUP) ## Make docs/ a site that can be searched offline, in build/site
+	@test -x build/docs/bin/mkdocs || (python3 -m venv build/docs && \
+		build/docs/bin/python -m pip install -q --require-hashes -r requirements/docs.txt)
+	build/docs/bin/mkdocs build --strict -q
+
+containers: ## Build the images, run the site in containers and walk the path (needs root, podman, debootstrap)
+	python3 docker/trial.py
 
 build: $(SETUP) ## Build wheel and sdist into dist/
 	$(PYTHON) -m build

@@ -3,6 +3,7 @@
 #
 # usage: fetch-debs.sh FOLDER SUITE ARCHITECTURE PACKAGE...
 #        -> FOLDER/root (the unpacked tree), FOLDER/DEBS.sha256 (what it was made from)
+#        ARCHITECTURE `source`: one source package, unpacked and patched
 #
 # Needs apt-get and a configured Debian mirror, but neither root nor the package lists: apt runs
 # with a configuration, a state and a cache of its own, so SUITE may differ from the release that is
@@ -21,6 +22,8 @@ done
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 apt=$folder/apt
+binary=$architecture
+[ "$architecture" = source ] && binary=$(dpkg --print-architecture)
 
 # apt itself tells which mirrors are configured, whatever the format of its source files.
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -34,12 +37,14 @@ write_configuration() { # $1: mirror
     : >"$apt/status" # nothing counts as installed: libc comes along too
     option=
     [ -r "$keyring" ] && option="[signed-by=$keyring] "
-    echo "deb $option$1 $suite main" >"$apt/etc/sources.list"
+    kind=deb
+    [ "$architecture" = source ] && kind=deb-src
+    echo "$kind $option$1 $suite main" >"$apt/etc/sources.list"
     {
         apt-config dump | grep '^Acquire::' | grep -v '^Acquire::Languages' || : # proxies, TLS
         cat <<CONFIGURATION
-APT::Architecture "$architecture";
-APT::Architectures { "$architecture"; };
+APT::Architecture "$binary";
+APT::Architectures { "$binary"; };
 APT::Default-Release "";
 APT::Install-Recommends "0";
 APT::Sandbox::User "$(id -un)";
@@ -62,8 +67,12 @@ CONFIGURATION
 download() { # $1: mirror, then packages
     write_configuration "$1"
     shift
-    APT_CONFIG=$apt/apt.conf apt-get -qq update &&
+    APT_CONFIG=$apt/apt.conf apt-get -qq update || return 1
+    if [ "$architecture" = source ]; then
+        (cd "$apt/cache/archives" && APT_CONFIG=$apt/apt.conf apt-get -qq --download-only source "$@")
+    else
         APT_CONFIG=$apt/apt.conf apt-get -qq --download-only --yes install "$@" >/dev/null
+    fi
 }
 
 done=
@@ -77,10 +86,14 @@ done
 [ -n "$done" ] || exit 4
 
 rm -rf "$folder/root" "$folder/root.new"
-mkdir "$folder/root.new"
-for deb in "$apt"/cache/archives/*.deb; do
-    dpkg-deb -x "$deb" "$folder/root.new"
-done
-(cd "$apt/cache/archives" && sha256sum -- *.deb) >"$folder/DEBS.sha256"
+if [ "$architecture" = source ]; then # apt has checked the digests, by the signed list of sources
+    (cd "$apt/cache/archives" && dpkg-source --no-check --no-copy -x ./*.dsc "$folder/root.new") >/dev/null
+else
+    mkdir "$folder/root.new"
+    for deb in "$apt"/cache/archives/*.deb; do
+        dpkg-deb -x "$deb" "$folder/root.new"
+    done
+fi
+(cd "$apt/cache/archives" && find . -maxdepth 1 -type f ! -name lock -exec sha256sum {} +) >"$folder/DEBS.sha256"
 mv "$folder/root.new" "$folder/root"
 rm -rf "$apt"

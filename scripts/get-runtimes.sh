@@ -2,13 +2,14 @@
 # Get every MicroPython that the device tests run on into .cache/runtimes (or $DENWATCH_CACHE/runtimes),
 # and the other programs that tests and containers need.
 #
-# usage: get-runtimes.sh [unix] [microbit] [wasm] [broker] [java] [browser] [compose] [schemas]
-#                         [mqttjs]
-#        all by default
+# usage: get-runtimes.sh [unix] [microbit] [wasm] [broker] [java] [browser] [shells] [compose] [schemas]
+#                         [mqttjs] [riscv]
+#        all but riscv by default; unix64 is the half of unix that the demo needs
 #
 #   unix64/micropython, unix32/micropython   MicroPython 1.25 of Debian 13, in both word sizes
 #   wasm/node_modules/...                    WebAssembly MicroPython, pinned in firmware_tests/wasm
 #   microbit/qemu-system-arm, firmware.hex   the emulated Cortex-M0 and its MicroPython 1.9.2
+#   riscv/qemu-system-riscv32                for `make boards`
 #   compose/docker-compose                   Docker's, to check docker/compose.yaml; needs no engine
 #   schemas/node_modules/...                 AsyncAPI's JSON schema, pinned in scripts/schemas
 #   mqttjs/node_modules/...                  MQTT.js, pinned in scripts/mqttjs
@@ -19,7 +20,7 @@
 # exit code is 1.
 set -eu
 
-wanted=" ${*:-unix microbit wasm broker java browser compose schemas mqttjs} "
+wanted=" ${*:-unix microbit wasm broker java browser shells compose schemas mqttjs} "
 wants() { case $wanted in *" $1 "*) ;; *) return 1 ;; esac; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -85,10 +86,8 @@ case $(uname -m) in
 aarch64 | arm64) narrow=armhf wide=arm64 ;;
 *) narrow=i386 wide=amd64 ;;
 esac
-if wants unix; then
-    get_unix 64 "$wide"
-    get_unix 32 "$narrow"
-fi
+if wants unix || wants unix64; then get_unix 64 "$wide"; fi
+if wants unix; then get_unix 32 "$narrow"; fi
 
 # --- micro:bit: the emulator, and the firmware, which Debian 13 no longer has
 
@@ -125,6 +124,24 @@ get_microbit() {
     fi
 }
 if wants microbit; then get_microbit; fi
+
+get_riscv() {
+    folder=$runtimes/riscv
+    emulator=$folder/qemu-system-riscv32
+    if ! runs "$emulator"; then
+        if "$scripts/fetch-debs.sh" "$folder" trixie "$wide" qemu-system-riscv; then
+            write_wrapper "$folder" qemu-system-riscv32
+        elif found=$(command -v qemu-system-riscv32); then
+            ln -sfn "$found" "$emulator"
+        fi
+    fi
+    if runs "$emulator"; then
+        say riscv "$emulator"
+    else
+        report_missing riscv "install QEMU's qemu-system-riscv32"
+    fi
+}
+if wants riscv; then get_riscv; fi
 
 # --- WebAssembly under node
 
@@ -198,6 +215,18 @@ get_browser() {
     fi
 }
 if wants browser; then get_browser; fi
+
+get_shells() { # whose completion is tested
+    for name in zsh fish; do
+        has "$name" || install_packages "$name" || :
+        if has "$name"; then
+            say "$name" "$(command -v "$name")"
+        else
+            report_missing "$name" "install it (Debian: apt-get install $name)"
+        fi
+    done
+}
+if wants shells; then get_shells; fi
 
 # --- Docker's compose, which reads a file without an engine
 

@@ -18,4 +18,6 @@ printf '%s\n' 'setuptools>=77,<81' 'numpy>=2.2,<3' pybind11 | lock build ${upgra
 lock dev ${upgrade:+"$upgrade"} --constraint requirements/build.txt --extra dev pyproject.toml
 lock image ${upgrade:+"$upgrade"} --constraint requirements/dev.txt \
     --extra node --extra spark --extra console pyproject.toml # what docker/Dockerfile installs
+lock node ${upgrade:+"$upgrade"} --constraint requirements/dev.txt --extra node pyproject.toml
+lock docs ${upgrade:+"$upgrade"} --constraint requirements/dev.txt --extra docs pyproject.toml
 lock fuzz ${upgrade:+"$upgrade"} --constraint requirements/dev.txt --extra fuzz pyproject.toml

