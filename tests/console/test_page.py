@@ -147,9 +147,83 @@ def test_a_phone_hears_feels_and_is_told_and_works_offline(
         ".then((all) => all.some((one) => one.title === 'critical: bed-7'))"
     )
     _check_targets(page)
+    _ring_for_what_came_meanwhile(phone, console)
+    _wait_with_everything(phone)
     _go_offline_and_back(phone)
     phone.check(console.address)
     phone.close()
+
+
+def _ring_for_what_came_meanwhile(phone: Tab, console: ServedConsole) -> None:
+    """What comes while the page is cut off rings afterwards, and a reload keeps the alarm on."""
+    page = phone.page
+    page.evaluate("heard.length = 0")
+    phone.context.set_offline(True)
+    expect(page.locator(".banner")).to_contain_text("The console does not answer")
+    console.add("bed-8", patient_temperature=41.8)
+    phone.context.set_offline(False)
+    expect(page.locator("article[data-device=bed-8]")).to_be_visible()
+    page.wait_for_function("heard.length >= 6")
+    page.wait_for_function("localStorage.getItem('denwatch.state')?.includes('bed-8')")
+    phone.complaints.clear()
+    page.reload()
+    alarm = page.get_by_role("button", name="Alarm")
+    expect(alarm).to_have_text("Alarm waits for a touch")
+    expect(page.locator(".silent")).to_contain_text("when you touch this page")
+    expect(page.locator(".banner")).to_contain_text("No node in range")
+    assert page.evaluate("heard.length") == 0  # nothing is new since the page was left
+    console.add("bed-8", patient_temperature=41.9)
+    expect(page.locator("article[data-device=bed-8]")).to_contain_text("41.9")
+    assert page.evaluate("heard.length") == 0  # the browser allows no sound yet
+    page.locator("#feed-title").click()
+    expect(alarm).to_have_attribute("aria-pressed", "true")
+    page.wait_for_function("heard.length >= 6")  # what was missed
+    expect(page.locator(".silent")).to_have_count(0)
+    page.reload()
+    alarm.click()  # a touch of the button itself turns it on, too
+    expect(alarm).to_have_attribute("aria-pressed", "true")
+    alarm.click()
+    expect(alarm).to_have_attribute("aria-pressed", "false")
+    page.reload()
+    expect(alarm).to_have_text("Alarm is off")
+
+
+def _wait_with_everything(phone: Tab) -> None:
+    """Without the console nothing vanishes: it waits and is shown, or is refused."""
+    page = phone.page
+    card = page.locator("article[data-device=bed-7]")
+    expect(card).to_be_visible()
+    phone.context.set_offline(True)
+    expect(page.locator(".banner").first).to_contain_text("The console does not answer")
+    card.get_by_role("button", name="History: bed-7").click()
+    expect(page.locator(".refused")).to_contain_text("this needs it")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    card.get_by_role("button", name="I have it: bed-7").click()
+    card.get_by_role("button", name="Silence for 10 minutes: bed-7").click()
+    page.get_by_role("button", name="Report what you see").click()
+    page.locator("#report-text").fill("patient: pain 3")
+    page.get_by_role("button", name="Report", exact=True).click()
+    expect(page.locator("dialog[open] .reported")).to_contain_text("Stored in this browser")
+    page.keyboard.press("Escape")
+    late = page.locator(".late li")
+    expect(late).to_contain_text(["I have it", "Silence for 10 minutes", "Report: patient: pain 3"])
+    phone.check_access("waiting")
+    _check_targets(page)
+    page.get_by_role("button", name="Do not send: Silence").click()
+    expect(late).to_have_count(2)
+    page.reload()  # it survives
+    expect(late).to_have_count(2)
+    phone.context.set_offline(False)
+    # The console answers, but there is no node: each says so, where it waits.
+    expect(page.locator(".refused")).to_have_count(0)
+    expect(late.locator("b")).to_have_text(["No node answers.", "No node answers."])
+    page.get_by_role("button", name="Send again: Report").click()
+    expect(late.locator("b")).to_have_count(1)
+    page.get_by_role("button", name="Do not send: I have it").click()
+    expect(late.locator("b")).to_have_count(1)  # the report, refused again
+    page.get_by_role("button", name="Do not send: Report").click()
+    expect(late).to_have_count(0)
+    phone.complaints.clear()
 
 
 def _check_targets(page: Page) -> None:

@@ -16,6 +16,7 @@ _SENTENCES = (  # of the program behind the page; {} stands for what differs
     "Connecting to mqtt://north",
     "No node in range",
     "No node in range (refused); trying again",
+    "There is no such subscription any more.",
     "No node has reported yet.",
     "One node, no peers.",
     "All 2 nodes are connected.",

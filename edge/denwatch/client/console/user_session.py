@@ -119,6 +119,7 @@ def _hash(key: str, salt: str) -> str:
 
 _LIVE = ("pending", "active", "refused")
 _KEPT_REASONS = 2_000
+_KEPT_REQUESTS = 2_000
 _PATIENCE = 10.0  # s for a node's reply
 
 
@@ -197,6 +198,7 @@ class UserSession:
         self.claims: dict[str, dict[str, Any]] = {}  # by device or notification: who has it
         self.listed: tuple[Mapping[str, Any], ...] = ()  # all our subscriptions, as the node says
         self.found: dict[str, Any] = {}  # who can measure what was asked for, as the node says
+        self._requests: dict[str, None] = {}  # what browsers asked for last, by its id
         self._subscriber.listen(self._hear)
         self.history = MeasuredHistory()
         self._cards = CardBuilder(vocabulary, self.history, self._explain)
@@ -221,6 +223,16 @@ class UserSession:
         """Change the settings."""
         with self._lock:
             self._change(settings)
+
+    def is_repeated(self, request: str) -> bool:
+        """Return whether a browser has sent this request before, in whichever tab."""
+        with self._lock:
+            if request in self._requests:
+                return True
+            self._requests[request] = None
+            if len(self._requests) > _KEPT_REQUESTS:
+                del self._requests[next(iter(self._requests))]
+            return False
 
     # Receiving ------------------------------------------------------------------------------
 

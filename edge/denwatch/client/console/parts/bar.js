@@ -20,8 +20,8 @@ export default {
         <button type="button" class="tool" @click="openReport" :aria-label="t('Report what you see')"
           :title="t('Report what you see')" v-html="icon('report')"></button>
         <button type="button" class="tool alarm" :class="{ off: !alarm.isOn }" @click="turnAlarm" :aria-pressed="alarm.isOn ? 'true' : 'false'"
-          :aria-label="t('Alarm: sound, vibration, notifications')" :title="t(alarm.isOn ? 'Alarm is on' : 'Alarm is off')"><span
-          class="icon-box" v-html="icon(alarm.isOn ? 'bell' : 'mute')"></span><span class="tool-words">{{ t(alarm.isOn ? 'Alarm is on' : 'Alarm is off') }}</span></button>
+          :aria-label="t('Alarm: sound, vibration, notifications')" :title="alarmWords"><span
+          class="icon-box" v-html="icon(alarm.isOn ? 'bell' : 'mute')"></span><span class="tool-words">{{ alarmWords }}</span></button>
         <button v-if="languages.length > 1" type="button" class="tool" @click="turnLanguage" lang="en"
           :aria-label="'Language: ' + language + '. Next: ' + nextLanguage" :title="'Language: ' + language">{{ language }}</button>
         <button type="button" class="tool" @click="turn" :aria-label="t('Theme: {0}. Change it', t(theme))"
@@ -38,6 +38,15 @@ export default {
       <p v-if="isHere"><strong>{{ t('No node in range') }}</strong> {{ t('for {0}. Reconnecting automatically. New subscriptions are stored here and sent later; notifications stay below.', away) }}</p>
       <p v-else><strong>{{ t('The console does not answer') }}</strong> {{ t('since {0}. Reconnecting automatically; what you see may be out of date.', time(linkState.at)) }}</p>
     </div>
+    <p v-if="linkState.refused" class="banner refused" role="alert">{{ linkState.refused }}</p>
+    <section v-if="late.length" class="banner late" aria-labelledby="late-title">
+      <span class="icon-box" v-html="icon('clock')"></span>
+      <div><h2 id="late-title">{{ t('Not sent yet: {0}', late.length) }}</h2>
+        <ul><li v-for="one in late" :key="one.id"><span>{{ one.words }} <span class="hint">{{ time(one.at) }}</span>
+          <b v-if="one.problem">{{ one.problem }}</b></span>
+          <button v-if="one.problem" type="button" class="small" @click="sendAgain(one.id)" :aria-label="t('Send again: {0}', one.words)">{{ t('Send again') }}</button>
+          <button type="button" class="small quiet" @click="discard(one.id)" :aria-label="t('Do not send: {0}', one.words)">{{ t('Do not send') }}</button></li></ul></div>
+    </section>
     <p class="sr" role="status">{{ announcement }}</p>
     <nav class="tabs" :aria-label="t('Sections')">
       <button v-for="tab in tabs" type="button" :key="tab.name" @click="go(tab.name)"
@@ -68,7 +77,7 @@ export default {
   </div>`,
   props: {
     user: String, shared: Boolean, online: Boolean, link: String, since: Number, linkState: Object, clock: Object, alarm: Object,
-    reported: Object,
+    reported: Object, waiting: Array,
   },
   data() {
     return {
@@ -118,6 +127,13 @@ export default {
     sentence() {
       return this.isHere ? this.link || this.t("Starting") : this.t("Console not reachable; trying again");
     },
+    late() {
+      return this.waiting.filter((one) => one.isLate);
+    },
+    alarmWords() {
+      if (this.alarm.isWaiting) return this.t("Alarm waits for a touch");
+      return this.t(this.alarm.isOn ? "Alarm is on" : "Alarm is off");
+    },
     away() {
       return denwatch.span(this.clock.now - this.since);
     },
@@ -125,6 +141,9 @@ export default {
   watch: {
     isUp(value) {
       this.announcement = value ? this.t("Connected again. {0}", this.link) : this.t("Connection lost; trying again.");
+    },
+    "late.length"(count) {
+      if (count) this.announcement = this.t("Not sent yet: {0}", count);
     },
     reported(value) {
       if (!value.wrong) this.seen = "";
@@ -142,8 +161,16 @@ export default {
     removeEventListener("denwatch-view", this.note);
   },
   methods: {
-    forget() {
-      denwatch.leave();
+    forget(event) {
+      const isMeant = !this.waiting.length || confirm(this.t("{0} things are not sent yet, and are lost by this. Log out?", this.waiting.length));
+      if (isMeant) denwatch.leave();
+      else event.preventDefault();
+    },
+    discard(id) {
+      denwatch.discard(id);
+    },
+    sendAgain(id) {
+      denwatch.sendAgain(id);
     },
     openReport() {
       this.$refs.report.showModal();
@@ -156,7 +183,7 @@ export default {
     },
     async turnAlarm() {
       await (this.alarm.isOn ? turnOff() : turnOn());
-      this.announcement = this.t(this.alarm.isOn ? "Alarm is on" : "Alarm is off");
+      this.announcement = this.alarmWords;
     },
     note(event) {
       this.view = event.detail;
