@@ -17,7 +17,7 @@ from typing import Any
 from denwatch.client.console.completion import complete
 from denwatch.client.console.drawing import draw_map
 from denwatch.client.console.phone import draw_svg_code
-from denwatch.client.console.preview import MOST_CHARACTERS, preview, set_top
+from denwatch.client.console.preview import MOST_CHARACTERS, Preview, preview, set_top
 from denwatch.client.console.status_monitor import build_sources
 from denwatch.client.console.user_session import Situation, UserSession, describe_subscription
 from denwatch.client.errors import LanguageError
@@ -185,11 +185,9 @@ class ConsolePage:
         self._answer(text, caret if isinstance(caret, int) else 0)
 
     def _answer(self, text: str, caret: int) -> None:
-        user, situation = self._user, self._situation
-        announcements = situation.announcements if situation is not None else ()
-        names = [s.name for s in situation.subscriptions] if situation is not None else []
-        understood = preview(text, user.vocabulary, announcements, self._locale.code)
-        found = complete(text, caret, user.vocabulary, names)
+        names = [s.name for s in self._list_subscriptions()]
+        understood = self._preview(text)
+        found = complete(text, caret, self._user.vocabulary, names)
         replaces = understood.name in names and understood.problem is None
         self._show(
             "composer",
@@ -202,9 +200,14 @@ class ConsolePage:
             },
         )
 
+    def _preview(self, text: str) -> Preview:
+        announcements = self._situation.announcements if self._situation is not None else ()
+        return preview(text, self._user.vocabulary, announcements, self._locale.code)
+
     async def _send(self, data: Mapping[str, Any]) -> None:
         text = _read_text(data.get("text"))
-        problem = preview(text, self._user.vocabulary, (), self._locale.code).problem
+        understood = self._preview(text)
+        problem = understood.problem
         if problem is not None or not text.strip():
             why = problem.message if problem is not None else "nothing is written there"
             self._problem = self._locale.translate(why)
@@ -213,7 +216,9 @@ class ConsolePage:
         changes = data.get("changes")
         old = next((s.name for s in self._list_subscriptions() if s.name == changes), None)
         try:
-            await asyncio.to_thread(self._user.replace, text, old)
+            # What was shown is what is sent: the node that gets it may know other devices.
+            words = understood.words if understood.is_narrowed else text
+            await asyncio.to_thread(self._user.replace, words, old)
         except SubscriberError as error:
             self._report(str(error), is_wrong=True)
             return
