@@ -58,17 +58,24 @@ class ServedConsole:
 
 @contextlib.contextmanager
 def served_console(folder: Path) -> Iterator[ServedConsole]:
-    """Serve a console on a free port."""
+    """Serve a console of medic7 on a free port."""
     users = ConsoleUsers(NodeServers(("mqtt://127.0.0.1:1",)), folder, RESCUE)
     token = users.open_single("medic7", "key", folder / "medic7.db")
+    assert users.single is not None
+    with served_users(users) as address:
+        yield ServedConsole(f"{address}/enter?token={token}", users.single, users)
+
+
+@contextlib.contextmanager
+def served_users(users: ConsoleUsers) -> Iterator[str]:
+    """Serve a console on a free port; yield its address."""
     found: list[str] = []
     server: uvicorn.Server = build_server(users, ListenAddress("127.0.0.1", 0), found.append)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
         wait_for("the console", lambda: found, READY)
-        assert users.single is not None
-        yield ServedConsole(f"{found[0]}/enter?token={token}", users.single, users)
+        yield found[0]
     finally:
         server.should_exit = True
         thread.join(30)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from denwatch.client.console.auth import ConsoleUsers
+from denwatch.client.console.phone import Doorstep, make_certificate
+from denwatch.client.console.user_session import NodeServers
 from denwatch.client.subscriber.messages import Reply
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.browsing import Tab, running_browser
-from tests.console.served import ServedConsole, served_console
+from tests.console.served import RESCUE, ServedConsole, served_console, served_users
 
 _HEARD = """
 window.heard = [];
@@ -290,6 +294,9 @@ def test_the_first_load_is_small_and_speaks_german(
     session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
     page = tab.open(console.address)
     expect(page.locator("#feed-title")).to_have_text("Meldungen")
+    expect(page.locator(".banner")).to_contain_text(
+        "Kein Knoten in Reichweite (nicht erreichbar: Verbindung abgelehnt)"
+    )
     expect(page.locator(".level").first).to_have_text("kritisch")
     page.wait_for_load_state("networkidle")
     first = sum(sizes[:20])
@@ -300,3 +307,37 @@ def test_the_first_load_is_small_and_speaks_german(
         tab.check_access(f"German {section}")
     tab.picture("phone-german")
     tab.close()
+
+
+def test_the_pages_before_the_console_are_accessible_and_speak_german(
+    console: ServedConsole, browser: Browser, tmp_path: Path
+) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = make_certificate(tmp_path, ("127.0.0.1",), now)
+    doorstep = Doorstep("127.0.0.1", 0, certificate, "https://192.0.2.7:8443/")
+    doorstep.start()
+    users = ConsoleUsers(NodeServers(("mqtt://127.0.0.1:1",)), tmp_path, RESCUE)
+    with contextlib.closing(doorstep), served_users(users) as shared:
+        single = console.address.partition("/enter")[0]
+        pages = [
+            (f"http://127.0.0.1:{doorstep.port}/", "fingerprint", "Fingerabdruck"),
+            (f"{single}/login", "belongs to one user", "gehört einer Person"),
+            (f"{single}/enter?token=x", "out of date", "veraltet"),
+            (f"{shared}/login", "Log in", "Anmelden"),
+        ]
+        for language, scheme, place in (("en", "dark", 1), ("de", "light", 2)):
+            tab = Tab(browser, 390, 844, scheme)
+            tab.context.set_extra_http_headers({"accept-language": language})
+            for page in pages:
+                tab.open(page[0])
+                expect(tab.page.locator("main")).to_contain_text(page[place])
+                expect(tab.page.locator("html")).to_have_attribute("lang", language)
+                tab.check_access(page[0])
+                tab.check_width()
+            tab.page.locator("[name=name]").fill("medic7")
+            tab.page.locator("[name=key]").fill("wrong")
+            tab.page.locator("button").click()
+            alert = tab.page.locator("[role=alert]")
+            expect(alert).to_contain_text({"en": "No node answers", "de": "Kein Knoten"}[language])
+            tab.check_access(f"a login that failed, {language}")
+            tab.close()

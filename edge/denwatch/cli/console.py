@@ -131,12 +131,21 @@ def _serve(
     folder: Path,
     phone: _Phone | None,
 ) -> int:
+    from denwatch.client.console.auth import ask_nodes
     from denwatch.client.console.server import build_server
+    from denwatch.client.subscriber.servers import DENIED
 
     token = ""
     if arguments.name is not None:
-        store = folder / f"{arguments.name}.db"
-        token = users.open_single(arguments.name, read_password(arguments), store)
+        password = read_password(arguments)
+        refusal = ask_nodes(users.nodes.identify(arguments.name, password), users.nodes)
+        if refusal == DENIED:  # now, not on a page that waits for a node in range
+            raise CommandError(f"{arguments.name}: {refusal}")
+        if refusal is not None:
+            print(
+                f"denwatch console: no node serves {arguments.name} yet: {refusal}", file=sys.stderr
+            )
+        token = users.open_single(arguments.name, password, folder / f"{arguments.name}.db")
 
     def report(address: str) -> None:
         path = f"/enter?token={token}" if token else "/"

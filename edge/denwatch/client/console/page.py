@@ -22,7 +22,7 @@ from denwatch.client.console.status_monitor import build_sources
 from denwatch.client.console.user_session import Situation, UserSession, describe_subscription
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.localisation import DEFAULT, Locale, list_locales, load_locale
-from denwatch.client.subscriber import ConnectionState, SubscriberError
+from denwatch.client.subscriber import ConnectionState, ConnectionStatus, SubscriberError
 from denwatch.client.subscriber.servers import DENIED
 
 PERIOD = 0.5  # s between two looks at what has changed
@@ -112,6 +112,7 @@ class ConsolePage:
             "bar",
             online=situation.is_online,
             link=say(describe_link(status.state, status.server, status.reason, nodes)),
+            reason=say(describe_outage(self._user.outage)),
             since=self._user.since,
         )
         self._show("composer", online=situation.is_online)
@@ -352,6 +353,16 @@ def describe_link(state: ConnectionState, server: str, reason: str, nodes: tuple
     if reason == DENIED:
         return f"{server} refuses your name or key; trying again"
     return f"No node in range ({reason}); trying again" if reason else "No node in range"
+
+
+def describe_outage(status: ConnectionStatus) -> str:
+    """Return why no node serves us, for people; "" if that is not known."""
+    if status.reason == DENIED:
+        return f"{status.server} refuses your name or key"
+    kind, _, why = status.reason.partition(": ")
+    if kind == "refused":
+        return f"{status.server} cannot be used: {why}"
+    return f"No node in range ({status.reason})" if status.reason else ""
 
 
 def describe_other(listed: Mapping[str, Any]) -> dict[str, Any]:

@@ -193,6 +193,7 @@ class UserSession:
         )
         self.since = self._subscriber.now()  # ms: when the connection was made or lost
         self._is_online = False
+        self.outage = subscriber.ConnectionStatus(subscriber.ConnectionState.IDLE, "", "")
         self.is_denied = False  # a node refuses the key, and none has accepted it since
         self._reasons: dict[tuple[str, str], dict[str, Any]] = {}
         self.claims: dict[str, dict[str, Any]] = {}  # by device or notification: who has it
@@ -253,6 +254,8 @@ class UserSession:
     def _follow_status(self, status: subscriber.ConnectionStatus) -> None:
         is_online = status.state is subscriber.ConnectionState.ONLINE
         self.is_denied = not is_online and (self.is_denied or status.reason == DENIED)
+        if is_online or status.reason:  # an attempt has none: what the last one failed of stays
+            self.outage = status._replace(reason="") if is_online else status
         if is_online != self._is_online:
             self._is_online = is_online
             self.since = self._subscriber.now()

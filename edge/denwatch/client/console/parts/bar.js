@@ -35,7 +35,7 @@ export default {
     </header>
     <div class="banner" v-if="isKnown && !isUp" role="alert">
       <span class="icon-box" v-html="icon('warn')"></span>
-      <p v-if="isHere"><strong>{{ t('No node in range') }}</strong> {{ t('for {0}. Reconnecting automatically. New subscriptions are stored here and sent later; notifications stay below.', away) }}</p>
+      <p v-if="isHere"><strong>{{ reason || t('No node in range') }}</strong> {{ t('for {0}. Reconnecting automatically. New subscriptions are stored here and sent later; notifications stay below.', away) }}</p>
       <p v-else><strong>{{ t('The console does not answer') }}</strong> {{ t('since {0}. Reconnecting automatically; what you see may be out of date.', time(linkState.at)) }}</p>
     </div>
     <p v-if="linkState.refused" class="banner refused" role="alert">{{ linkState.refused }}</p>
@@ -76,7 +76,7 @@ export default {
     </dialog>
   </div>`,
   props: {
-    user: String, shared: Boolean, online: Boolean, link: String, since: Number, linkState: Object, clock: Object, alarm: Object,
+    user: String, shared: Boolean, online: Boolean, link: String, reason: String, since: Number, linkState: Object, clock: Object, alarm: Object,
     reported: Object, waiting: Array,
   },
   data() {

@@ -60,6 +60,7 @@
 
   function setLanguage(code) {
     writeSetting("language", code);
+    document.cookie = `denwatch_language=${code}; path=/; max-age=31536000; samesite=lax`; // for the login page
     location.reload();
   }
 
