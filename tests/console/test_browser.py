@@ -15,8 +15,9 @@ from denwatch.cli.errors import WRONG_INPUT, CommandError
 from denwatch.client import Subscriber
 from playwright.sync_api import Browser, Page, expect
 
+from simulator.served_console import running_browser
 from simulator.site import wait_for
-from tests.console.browsing import Tab, running_browser
+from tests.console.browsing import Tab
 from tests.console.world import (
     BESIDE,
     BETWEEN,

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from denwatch.client.console.auth import ConsoleUsers
+from denwatch.client.console.drawing import PlanPicture
 from denwatch.client.console.phone import Doorstep, make_certificate
+from denwatch.client.console.server import PARTS, read_file
 from denwatch.client.console.user_session import NodeServers
 from denwatch.client.subscriber.messages import Reply
+from PIL import Image, ImageChops, ImageStat
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.browsing import Tab, running_browser
-from tests.console.served import RESCUE, ServedConsole, served_console, served_users
+from simulator.served_console import (
+    RESCUE,
+    ServedConsole,
+    running_browser,
+    served_console,
+    served_users,
+)
+from tests.console.browsing import PICTURES, Tab
 
 _HEARD = """
 window.heard = [];
@@ -26,10 +36,6 @@ OscillatorNode.prototype.start = function (at) {
 };
 window.felt = [];
 navigator.vibrate = (pattern) => { felt.push(pattern); return true; };
-window.longest = 0;
-new PerformanceObserver((list) => {
-  for (const task of list.getEntries()) window.longest = Math.max(window.longest, task.duration);
-}).observe({ type: "longtask", buffered: true });
 """
 
 
@@ -247,7 +253,7 @@ def _check_targets(page: Page) -> None:
 def _go_offline_and_back(phone: Tab) -> None:
     page = phone.page
     page.wait_for_function("localStorage.getItem('denwatch.state')?.includes('bed-7')")
-    page.wait_for_function("caches.open('denwatch-page-1').then((c) => c.match('/')).then(Boolean)")
+    page.wait_for_function("caches.open('denwatch-page-2').then((c) => c.match('/')).then(Boolean)")
     phone.context.set_offline(True)
     page.reload()
     expect(page.locator("article[data-device=bed-7]")).to_be_visible()  # from what was kept
@@ -283,6 +289,32 @@ def test_a_thousand_notifications_and_the_page_stays_smooth(
         tab.close()
 
 
+def test_the_plan_has_its_picture_at_its_metres(browser: Browser, tmp_path: Path) -> None:
+    picture = tmp_path / "ward.png"
+    Image.new("RGB", (24, 16), "white").save(picture)
+    with served_console(tmp_path) as console:
+        console.users.plan = PlanPicture(picture, "image/png", (0, 0, 120, 80))
+        console.add("bed-1", heart_rate=150.0, east=30.0, north=20.0)
+        console.add("bed-2", heart_rate=150.0, east=150.0, north=20.0)  # outside of the picture
+        tab = Tab(browser, 1280, 900)
+        with tab.page.expect_response("**/plan") as answer:
+            page = tab.open(console.address)
+        assert (answer.value.status, answer.value.body()) == (200, picture.read_bytes())
+        there = page.locator(".plan-map image")
+        for name, value in {"x": "0", "y": "-80", "width": "120", "height": "80"}.items():
+            expect(there).to_have_attribute(name, value)
+        expect(page.locator(".plan-map .place")).to_have_count(2)
+        expect(page.locator(".plan-map")).to_have_attribute("viewBox", "0 -80 150 80")
+        tab.check_access("a plan with a picture")
+        tab.check(console.address)
+        stranger = browser.new_page()
+        refused = stranger.goto(console.address.partition("/enter")[0] + "/plan")
+        assert refused is not None
+        assert refused.status == 401
+        stranger.close()
+        tab.close()
+
+
 def test_the_first_load_is_small_and_speaks_german(
     console: ServedConsole, browser: Browser
 ) -> None:
@@ -307,6 +339,61 @@ def test_the_first_load_is_small_and_speaks_german(
         tab.check_access(f"German {section}")
     tab.picture("phone-german")
     tab.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "margin"), [("192", 192, 0), ("512", 512, 0), ("maskable", 512, 3)]
+)
+def test_the_icons_are_drawn_from_one_picture(
+    browser: Browser, name: str, size: int, margin: int
+) -> None:
+    """With DENWATCH_PICTURES they are drawn anew. A maskable one fills its square, and what
+    matters is inside of four fifths of it."""
+    page = browser.new_page(viewport={"width": size, "height": size})
+    drawing = read_file("icon.svg").replace(
+        'viewBox="0 0 32 32"',
+        f'width="{size}" viewBox="{-margin} {-margin} {32 + 2 * margin} {32 + 2 * margin}"',
+    )
+    ground = "#0b5fff" if margin else "transparent"
+    page.set_content(f"<style>*{{margin:0;display:block;background:{ground}}}</style>{drawing}")
+    drawn = page.screenshot(omit_background=True)
+    page.close()
+    path = PARTS / f"icon-{name}.png"
+    if PICTURES:
+        path.write_bytes(drawn)
+    with Image.open(path) as committed, Image.open(io.BytesIO(drawn)) as again:
+        assert committed.size == (size, size)
+        pair = [one.convert("RGBA") for one in (committed, again)]
+        off = ImageStat.Stat(ImageChops.difference(*pair)).mean
+    assert max(off) < 2, off  # of 255: another version of the browser smooths edges differently
+    corner = pair[0].getpixel((0, 0))
+    assert corner == ((11, 95, 255, 255) if margin else (0, 0, 0, 0))
+
+
+def test_it_can_be_installed(console: ServedConsole, browser: Browser) -> None:
+    phone = Tab(browser, 390, 844)
+    page = phone.open(console.address)
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    session = phone.context.new_cdp_session(page)
+    assert session.send("Page.getAppManifest")["errors"] == []
+    errors = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
+    assert [one["errorId"] for one in errors if one["errorId"] != "in-incognito"] == []
+    button = page.get_by_role("button", name="Install on this device")
+    expect(button).to_have_count(0)  # the browser has not offered it
+    page.evaluate(
+        """() => { const offer = new Event("beforeinstallprompt", { cancelable: true });
+        offer.prompt = async () => { window.prompted = offer.defaultPrevented; };
+        dispatchEvent(offer); }"""
+    )
+    expect(button).to_be_visible()
+    _check_targets(page)
+    phone.check_width()
+    phone.check_access("an offer to install")
+    button.click()
+    page.wait_for_function("window.prompted === true")
+    expect(button).to_have_count(0)
+    phone.check(console.address)
+    phone.close()
 
 
 def test_the_pages_before_the_console_are_accessible_and_speak_german(

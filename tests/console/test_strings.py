@@ -139,9 +139,9 @@ def test_a_page_speaks_the_language_that_was_chosen_or_that_is_preferred(
 
 def test_every_file_that_the_page_names_is_served_and_kept_for_times_offline() -> None:
     read = server.read_file
-    named = set(re.findall(r'"(/[\w.]+)"', read("page.html")))
+    named = set(re.findall(r'"(/[\w.-]+)"', read("page.html") + read("manifest.json")))
     named |= set(re.findall(r'from "(/[\w.]+)"', "".join(map(read, ("page.js", "bar.js")))))
-    kept = set(re.findall(r'"(/[\w.]*)"', read("worker.js").partition("];")[0]))
+    kept = set(re.findall(r'"(/[\w.-]*)"', read("worker.js").partition("];")[0]))
     assert named <= set(server.PAGE_FILES)
     assert kept == set(server.PAGE_FILES) - {"/worker.js"}
     assert named <= kept

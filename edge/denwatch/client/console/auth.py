@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from denwatch.client.console.drawing import PlanPicture
 from denwatch.client.console.user_session import (
     NodeServers,
     UserSession,
@@ -162,12 +163,13 @@ class _Login:
 
 @dataclass
 class ConsoleUsers:
-    """All users of this console. `single` is set if it belongs to one."""
+    """All users of this console. `single` is set if it belongs to one; `plan` is what all see."""
 
     nodes: NodeServers
     folder: Path
     vocabulary: Vocabulary
     single: UserSession | None = None
+    plan: PlanPicture | None = None
     _users: dict[str, UserSession] = field(default_factory=dict)
     _logins: dict[str, _Login] = field(default_factory=dict)
     _failures: dict[str, list[float]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from denwatch.client.console.completion import complete
-from denwatch.client.console.drawing import draw_map
+from denwatch.client.console.drawing import PlanPicture, draw_map
 from denwatch.client.console.phone import draw_svg_code
 from denwatch.client.console.preview import MOST_CHARACTERS, Preview, preview, set_top
 from denwatch.client.console.status_monitor import build_sources
@@ -42,11 +42,14 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 class ConsolePage:
     """One tab of a browser."""
 
-    def __init__(self, user: UserSession, is_shared: bool, send: Send) -> None:
+    def __init__(
+        self, user: UserSession, is_shared: bool, send: Send, plan: PlanPicture | None = None
+    ) -> None:
         """`is_shared`: several users have this console; `send` hands a message to the browser."""
         self._user = user
         self._is_shared = is_shared
         self._send_message = send
+        self._plan = plan
         self._locale: Locale = load_locale(DEFAULT)
         self._situation: Situation | None = None
         self._shown: dict[str, dict[str, Any]] = {}
@@ -178,6 +181,7 @@ class ConsolePage:
         texts = [text for text in said if preview(text, user.vocabulary).problem is None]
         self._show("bar", user=user.name, shared=self._is_shared)
         self._show("composer", examples=texts, limit=MOST_CHARACTERS)
+        self._show("plan", area=self._plan.area if self._plan is not None else None)
         await self._send_message({"now": user.now(), "user": user.name})
         await self.tick()
 

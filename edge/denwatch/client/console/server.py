@@ -109,6 +109,12 @@ def build_app(users: ConsoleUsers, cookie: str, is_tls: bool) -> FastAPI:
     def report_health() -> Response:
         return PlainTextResponse("ok\n")
 
+    @app.get("/plan")
+    def send_plan() -> Response:
+        if users.plan is None:
+            return PlainTextResponse("There is no plan.\n", 404)
+        return Response(users.plan.path.read_bytes(), media_type=users.plan.kind)
+
     for name in PAGE_FILES:
         _add_file(app, name)
 
@@ -120,7 +126,7 @@ def build_app(users: ConsoleUsers, cookie: str, is_tls: bool) -> FastAPI:
             await socket.close(1008)
             return
         await socket.accept()
-        page = ConsolePage(user, users.single is None, socket.send_json)
+        page = ConsolePage(user, users.single is None, socket.send_json, users.plan)
         ticking = asyncio.create_task(
             _keep_current(page, socket, lambda: users.find(session) is user)
         )
@@ -157,6 +163,10 @@ PAGE_FILES = {
     "/manifest.json": ("manifest.json", "application/manifest+json"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
     **{
+        f"/{name}": (name, "image/png")
+        for name in ("icon-192.png", "icon-512.png", "icon-maskable.png")
+    },
+    **{
         f"/{name}.js": (f"{name}.js", "text/javascript")
         for name in ("vue", "strings", *(path.stem for path in sorted(PARTS.glob("*.js"))))
     },
@@ -169,7 +179,8 @@ def _add_file(app: FastAPI, path: str) -> None:
 
     @app.get(path, name=name)
     def send_file() -> Response:
-        return Response(read_file(name), media_type=kind, headers={"cache-control": "no-cache"})
+        body = (PARTS / name).read_bytes() if kind == "image/png" else read_file(name)
+        return Response(body, media_type=kind, headers={"cache-control": "no-cache"})
 
 
 @cache

@@ -119,6 +119,6 @@ export async function ring(card, words) {
     renotify: true,
     requireInteraction: card.severity === 3,
     vibrate: VIBRATION[card.severity],
-    icon: "/icon.svg",
+    icon: "/icon-192.png", // a phone draws no SVG here
   });
 }

@@ -1,4 +1,5 @@
 // The bar on top: the connection, the user, themes, help; the tabs of a phone; the shortcuts.
+import { markRaw } from "/vue.js";
 import { turnOff, turnOn } from "/alarm.js";
 
 export default {
@@ -26,6 +27,8 @@ export default {
           :aria-label="'Language: ' + language + '. Next: ' + nextLanguage" :title="'Language: ' + language">{{ language }}</button>
         <button type="button" class="tool" @click="turn" :aria-label="t('Theme: {0}. Change it', t(theme))"
           :title="t('Theme: {0}', t(theme))" v-html="icon({dark: 'moon', light: 'theme', sun: 'sun'}[theme])"></button>
+        <button v-if="installation" type="button" class="tool install" @click="install" :aria-label="t('Install on this device')"
+          :title="t('Install on this device')" v-html="icon('install')"></button>
         <button type="button" class="tool" @click="help" :aria-label="t('Help and shortcuts')"
           :title="t('Help and shortcuts') + ' (?)'" v-html="icon('help')"></button>
         <form v-if="shared" method="post" action="/logout" @submit="forget">
@@ -84,6 +87,7 @@ export default {
       theme: document.documentElement.dataset.theme,
       view: document.documentElement.dataset.view,
       seen: "",
+      installation: null, // the browser's offer to put the page on the home screen
       languages: denwatch.languages,
       language: denwatch.language,
       announcement: "",
@@ -155,10 +159,14 @@ export default {
   mounted() {
     addEventListener("keydown", this.press);
     addEventListener("denwatch-view", this.note);
+    addEventListener("beforeinstallprompt", this.offer);
+    addEventListener("appinstalled", this.settle);
   },
   unmounted() {
     removeEventListener("keydown", this.press);
     removeEventListener("denwatch-view", this.note);
+    removeEventListener("beforeinstallprompt", this.offer);
+    removeEventListener("appinstalled", this.settle);
   },
   methods: {
     forget(event) {
@@ -171,6 +179,17 @@ export default {
     },
     sendAgain(id) {
       denwatch.sendAgain(id);
+    },
+    offer(event) {
+      event.preventDefault(); // the browser's own bar would cover the feed
+      this.installation = markRaw(event);
+    },
+    settle() {
+      this.installation = null;
+    },
+    async install() {
+      await this.installation.prompt();
+      this.settle(); // an offer is good for one answer
     },
     openReport() {
       this.$refs.report.showModal();

@@ -1,8 +1,13 @@
-"""A console without a node, served from this process: a test puts notifications in by hand."""
+"""A console without a node, served from this process, and a real browser to look at it.
+
+Whoever uses it puts notifications in by hand: tests/console, benchmarks.console.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +18,40 @@ import uvicorn
 from denwatch.client.console.auth import ConsoleUsers
 from denwatch.client.console.server import ListenAddress, build_server
 from denwatch.client.console.user_session import NodeServers, UserSession
+from denwatch.client.subscriber import ReceivedNotification
+from denwatch.client.subscriber.messages import read_notification
 from denwatch.client.vocabulary import load_shipped
+from playwright.sync_api import Browser, sync_playwright
 
 from simulator.site import READY, wait_for
-from tests.console.notes import make_note
 
 RESCUE = load_shipped("rescue")
+
+
+def make_note(
+    key: str, values: dict[str, Any] | None = None, **fields: Any
+) -> ReceivedNotification:
+    """Return a note: exact and certain unless it is said otherwise."""
+    degree = fields.get("degree", 1.0)
+    document = {
+        "id": key,
+        "event": "patient",
+        "device": "bed-1",
+        "values": values or {"heart_rate": {"value": 150.0, "unit": "bpm"}},
+        "degree": degree,
+        "possible": degree,
+        "certain": degree,
+        "why": None,
+        "subscriptions": ["fast"],
+        "at": "2026-11-16T10:00:00.000Z",
+        "expires": "2026-11-16T10:10:00.000Z",
+        "score": degree,
+        "node": "north",
+        **fields,
+    }
+    note = read_notification(json.dumps(document).encode())
+    assert note is not None
+    return note
 
 
 @dataclass
@@ -80,3 +113,18 @@ def served_users(users: ConsoleUsers) -> Iterator[str]:
         server.should_exit = True
         thread.join(30)
         users.close()
+
+
+@contextlib.contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Run Chromium."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert program, "chromium is missing: apt-get install chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
