@@ -15,7 +15,7 @@ from benchmarks.common import format_table, say
 MEASUREMENTS = (
     *("house", "wire", "match", "doubt", "stories", "peers", "device", "air", "radio"),
     *("reconcile", "durability", "start", "node", "replication", "campaign", "field"),
-    *("siege", "spark", "analyze"),
+    *("siege", "spark", "analyze", "console"),
 )
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
 

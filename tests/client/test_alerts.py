@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,7 +14,9 @@ from typing import Any
 
 import pytest
 from denwatch.cli.alert import AlertError, AlertForwarder, AlertRoute
+from denwatch.client.subscriber import HandlerTransaction
 from denwatch.client.subscriber.messages import ReceivedNotification, read_notification
+from denwatch.client.subscriber.store import SubscriberStore, connect, transact
 
 from simulator.site import ENVIRONMENT, Site, run_denwatch, wait_for
 from tests.node.app import App
@@ -111,18 +114,38 @@ def test_what_somebody_silenced_makes_no_alert(hook: Hook) -> None:
     assert route.wants(make_note(1, had={**had, "silent_until": None}), NOW)
 
 
-def test_a_failure_is_repeated_for_those_who_lack_it_only(hook: Hook) -> None:
-    other = Hook()
-    thread = Thread(target=other.serve_forever)
+def test_a_dead_route_delays_no_other_and_gets_everything_when_it_is_back(
+    tmp_path: Path, hook: Hook
+) -> None:
+    """The dead one is the first of the list; the alerts survive a restart."""
+    dead = Hook()
+    dead.refuses = 1_000_000
+    thread = Thread(target=dead.serve_forever)
     thread.start()
-    other.refuses = 1
-    forwarder = AlertForwarder([AlertRoute(hook.url), AlertRoute(other.url)])
-    with pytest.raises(AlertError, match="503"):
-        forwarder.forward(make_note(1), None)  # type: ignore[arg-type]
-    forwarder.forward(make_note(1), None)  # type: ignore[arg-type]
-    assert [len(each.posted) for each in (hook, other)] == [1, 1]
-    other.shutdown()
-    other.server_close()
+    path = tmp_path / "siren.db"
+    SubscriberStore(path, "siren", "device").close()
+    routes = [AlertRoute(dead.url), AlertRoute(hook.url), AlertRoute(hook.url, "pain")]
+    for start in (0, 3):
+        with (
+            closing(AlertForwarder(routes, path)) as forwarder,
+            closing(connect(path, 1_000)) as db,
+        ):
+            forwarder.start()
+            for number in range(start, start + 3):
+                with transact(db):
+                    forwarder.forward(make_note(number), HandlerTransaction(db))
+            wait_for("the others", lambda: len(hook.posted) == start + 3, 30)  # noqa: B023
+        assert dead.posted == []
+    ids = [f"{number:016x}" for number in range(6)]
+    assert [each["id"] for each in hook.posted] == ids
+    dead.refuses = 1
+    with closing(AlertForwarder(routes, path)) as forwarder:
+        forwarder.start()
+        wait_for("what it missed", lambda: len(dead.posted) == 6, 60)
+    assert [each["id"] for each in dead.posted] == ids
+    assert len(hook.posted) == 6  # nobody gets anything twice
+    dead.shutdown()
+    dead.server_close()
     thread.join()
 
 

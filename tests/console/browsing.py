@@ -1,37 +1,19 @@
-"""Real Chromium for the console's tests, with what it must never do watched throughout."""
+"""A tab of real Chromium for the console's tests, with what it must never do watched throughout."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
-from playwright.sync_api import Browser, Page, WebSocket, expect, sync_playwright
+from playwright.sync_api import Browser, Page, WebSocket, expect
 
 PATIENCE = 60_000  # ms
 PICTURES = os.environ.get("DENWATCH_PICTURES")
 
 expect.set_options(timeout=PATIENCE)
-
-
-@contextmanager
-def running_browser() -> Iterator[Browser]:
-    """Run Chromium."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert program, "chromium is missing: apt-get install chromium"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-        )
-        try:
-            yield browser
-        finally:
-            browser.close()
 
 
 class Tab:

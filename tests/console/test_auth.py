@@ -81,6 +81,8 @@ def test_a_console_ends_with_the_right_to_it(users: ConsoleUsers, tmp_path: Path
     user._follow_status(ConnectionStatus(ConnectionState.IDLE, "mqtt://north", DENIED))
     user._follow_status(ConnectionStatus(ConnectionState.OPENING, "mqtt://south"))
     assert users.find(logins[1]) is users.find(logins[0]) is None
+    assert all("revoked" in users.find_refusal(login) for login in logins)
+    assert users.find_refusal("x") == users.find_refusal(None) == ""
     with pytest.raises(LoginError, match="not used here before"):  # nor without a node
         users.login("medic7", "key")
 
@@ -92,10 +94,15 @@ def test_a_single_users_link_works_while_a_node_accepts_the_key(
     session, user = users.enter(token), users.single
     assert user is not None
     user._follow_status(ConnectionStatus(ConnectionState.IDLE, "mqtt://north", DENIED))
-    assert users.find(session) is users.enter(token) is None
+    assert users.find(session) is None
+    with pytest.raises(LoginError, match="refuses this name"):
+        users.enter(token)
+    assert users.enter("x") is None  # strangers learn nothing
+    assert "revoked" in users.find_refusal(session)
     user._follow_status(ConnectionStatus(ConnectionState.ONLINE, "mqtt://north"))
     assert users.find(session) is None
     assert users.find(users.enter(token)) is user
+    assert user.outage.reason == ""
 
 
 def test_nobody_else_can_read_what_a_console_keeps(users: ConsoleUsers, tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from denwatch.cli.console import run
+from denwatch.cli.errors import WRONG_INPUT, CommandError
 from denwatch.client import Subscriber
 from playwright.sync_api import Browser, Page, expect
 
+from simulator.served_console import running_browser
 from simulator.site import wait_for
-from tests.console.browsing import Tab, running_browser
+from tests.console.browsing import Tab
 from tests.console.world import (
     BESIDE,
     BETWEEN,
@@ -447,6 +450,15 @@ def _ask(page: Page, words: str) -> None:
     expect(page.locator("#subscribe")).not_to_have_attribute("aria-disabled", "true")
     page.locator("#ask-text").press("Enter")
     expect(page.locator(".subscription .state")).to_have_text("active")
+
+
+def test_a_wrong_key_is_an_error_at_once(world: World, tmp_path: Path) -> None:
+    password = write_password(tmp_path, "wrong")
+    words = ["--as", "medic7", "--password-file", str(password), "--listen", "127.0.0.1:0"]
+    words += ["--node", world.north.url, "--store", str(tmp_path / "store")]
+    with pytest.raises(CommandError, match="medic7: refused: wrong name or password") as error:
+        run(words)
+    assert error.value.status == WRONG_INPUT
 
 
 def test_that_no_node_is_up_is_said_in_red(world: World, browser: Browser, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from denwatch.client.language.localisation import load_locale, load_severities
 from denwatch.client.subscriber import ReceivedNotification
 from denwatch.client.vocabulary import ValueKind, load_shipped
 
-from tests.console.notes import make_note
+from simulator.served_console import make_note
 
 RESCUE = load_shipped("rescue")
 PATIENT = RESCUE.events["patient"].attributes

@@ -48,3 +48,16 @@ def test_keys_do_not_go_in_the_clear_to_a_node_elsewhere(tmp_path: Path) -> None
 def test_an_unknown_vocabulary_is_named(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match='no vocabulary "nautical"'):
         run(["--vocabulary", "nautical", "--store", str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    "plan",
+    ["ward.png", "ward.png@1,2,3", "ward.png@9,0,1,5", "w.svg@0,0,9,9", "w.png@0,0,inf,9"],
+)
+def test_a_plan_is_a_picture_and_its_metres(plan: str, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="WEST,SOUTH,EAST,NORTH") as error:
+        run(["--plan", plan, "--store", str(tmp_path)])
+    assert error.value.status == WRONG_USAGE
+    with pytest.raises(CommandError, match="no such file") as error:
+        run(["--plan", f"{tmp_path}/ward.png@0,-5,120,80", "--store", str(tmp_path)])
+    assert error.value.status == MISSING

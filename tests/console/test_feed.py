@@ -21,7 +21,7 @@ from denwatch.client.subscriber.display import RankedNotifications
 from denwatch.client.subscriber.messages import derive_name
 from denwatch.client.vocabulary import load_shipped
 
-from tests.console.notes import make_note
+from simulator.served_console import make_note
 
 RESCUE = load_shipped("rescue")
 FAST = FeedSubscription("fast", "heart_rate is high")

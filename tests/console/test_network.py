@@ -17,7 +17,8 @@ from denwatch.client.vocabulary import load_shipped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.console.notes import make_note, make_status
+from simulator.served_console import make_note
+from tests.console.notes import make_status
 
 RESCUE = load_shipped("rescue")
 NAMES = [f"n{i}" for i in range(6)]

@@ -157,6 +157,31 @@ def test_who_can_answer_is_looked_up() -> None:
     assert not preview("smoke is dense", RESCUE, announced).answered_by
 
 
+def test_what_words_mean_is_decided_by_the_devices_that_are_known() -> None:
+    """As at a node: it asks back only if two things remain."""
+    text = "temperature above 39, named hot"
+    asked = preview(text, RESCUE).problem
+    assert asked is not None
+    assert "fire_temperature above 39, named hot" in asked.hints
+    bed = Announcement("north", "bed-1", "patient", ("patient_temperature", "pain"), False)
+    found = preview(text, RESCUE, [bed])
+    assert (found.problem, found.words) == (None, "patient_temperature above 39, named hot")
+    assert found.is_narrowed
+    assert "fire_temperature" in " ".join(found.remarks)  # it says what else it may have been
+    oven = Announcement("north", "oven", "fire", ("fire_temperature",), True)
+    assert preview(text, RESCUE, [bed, oven]).problem == asked
+    assert not preview("patient_temperature above 39", RESCUE, [bed]).is_narrowed
+    story = "temperature above 39 within 5 min after pain is severe"
+    assert preview(story, RESCUE, [bed]).words == f"patient_{story}"
+
+
+@pytest.mark.parametrize("place", ["bed-1", "ward 3", "bed 12"])
+def test_a_refusal_quotes_what_was_typed(place: str) -> None:
+    problem = preview(f"heart rate is high on {place}", RESCUE).problem
+    assert problem is not None
+    assert f'"{place}"' in problem.message
+
+
 # Changing -----------------------------------------------------------------------------------
 
 

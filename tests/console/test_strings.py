@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from denwatch.client.console import server
-from denwatch.client.language.localisation import DEFAULT, list_locales, load_locale
+from denwatch.client.console import auth, server
+from denwatch.client.language.localisation import DEFAULT, choose_locale, list_locales, load_locale
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 _FIELDS = re.compile(r'\b(?:label|what|words): "([^"]+)"')
@@ -16,6 +16,12 @@ _SENTENCES = (  # of the program behind the page; {} stands for what differs
     "Connecting to mqtt://north",
     "No node in range",
     "No node in range (refused); trying again",
+    "There is no such subscription any more.",
+    "mqtt://north refuses your name or key",
+    "mqtt://north cannot be used: its certificate is not trusted (self-signed)",
+    "No node in range (unreachable: no answer)",
+    "This link does not belong to this console, or is out of date.",
+    "Enter a name and a key.",
     "No node has reported yet.",
     "One node, no peers.",
     "All 2 nodes are connected.",
@@ -98,11 +104,44 @@ def test_the_programs_sentences_are_translated(code: str, sentence: str) -> None
     assert load_locale(code).translate(sentence) != sentence
 
 
+@pytest.mark.parametrize("code", [code for code in list_locales() if code != DEFAULT])
+def test_the_pages_without_scripts_and_what_a_login_says_are_translated(code: str) -> None:
+    say = load_locale(code).translate
+    fields = {"language", "error", "name", "target", "fingerprint"}
+    found = {
+        words
+        for name in ("login.html", "login-single.html", "phone.html")
+        for words in re.findall(r"\{\{(.+?)\}\}", server.read_file(name))
+    }
+    assert [words for words in sorted(found - fields) if say(words) in (words, "")] == ["Name"]
+    source = Path(auth.__file__).read_text(encoding="utf-8")
+    errors = re.findall(r'LoginError\(\s*"([^"]+)"', source)
+    errors += re.findall(r'(?:message|REFUSED) = "([^"]+)"', source)
+    assert len(errors) >= 6
+    assert [words for words in errors if say(words) == words] == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "accepted", "code"),
+    [
+        ("", "de-AT,en;q=0.8", "de"),
+        ("", "fr, de;q=0.5", "de"),
+        ("en", "de", "en"),
+        ("xx", "xx, *", "en"),
+        ("", "", "en"),
+    ],
+)
+def test_a_page_speaks_the_language_that_was_chosen_or_that_is_preferred(
+    chosen: str, accepted: str, code: str
+) -> None:
+    assert choose_locale(chosen, accepted) == code
+
+
 def test_every_file_that_the_page_names_is_served_and_kept_for_times_offline() -> None:
     read = server.read_file
-    named = set(re.findall(r'"(/[\w.]+)"', read("page.html")))
+    named = set(re.findall(r'"(/[\w.-]+)"', read("page.html") + read("manifest.json")))
     named |= set(re.findall(r'from "(/[\w.]+)"', "".join(map(read, ("page.js", "bar.js")))))
-    kept = set(re.findall(r'"(/[\w.]*)"', read("worker.js").partition("];")[0]))
+    kept = set(re.findall(r'"(/[\w.-]*)"', read("worker.js").partition("];")[0]))
     assert named <= set(server.PAGE_FILES)
     assert kept == set(server.PAGE_FILES) - {"/worker.js"}
     assert named <= kept

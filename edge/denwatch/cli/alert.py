@@ -5,17 +5,25 @@ begins with http or https gets the notification as JSON in a POST; any other add
 Only this file imports Apprise. What is beyond a route's alerts a minute is not sent one by one: the
 next alert says how many there were. What somebody has silenced makes no alert. `AlertRoute.send`
 raises `AlertError` if the destination did not take it, and nothing of the route has changed.
+
+`AlertForwarder` keeps a queue for each route, in a table of its own in the subscriber's store: it
+is filled in the transaction that marks the notification as handled, and emptied by a thread for
+each route. So a destination that is dead, or slow, delays nobody else's alerts, and what it did not
+take is there after a restart.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import sys
+import threading
 import time
-import urllib.error
 import urllib.request
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from denwatch.cli import common
@@ -24,10 +32,18 @@ from denwatch.cli.profile import DEFAULT_NODE
 from denwatch.cli.subscribe import add_link, read_password, read_seconds
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from denwatch.client.subscriber import HandlerTransaction, ReceivedNotification
 
 MINUTE = 60_000  # ms
 _TIMEOUT = 15  # s
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # s after a failure
+_STEP = 0.2  # s between two looks at an empty queue
+_TABLE = """
+CREATE TABLE IF NOT EXISTS alerts (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT, route TEXT NOT NULL, payload TEXT NOT NULL
+)"""
 _DESCRIPTION = """
 Runs beside a node, and sends on what is delivered under a name: as JSON to a webhook (an address
 that begins with http), or through Apprise (denwatch[alerts]) to ntfy, mail, Matrix and the rest.
@@ -55,6 +71,11 @@ class AlertRoute:
     per_minute: int = 6
     sent: list[int] = field(default_factory=list)  # when, ms
     missed: int = 0  # since the last one
+
+    @property
+    def name(self) -> str:
+        """What it is called in the store: the destination, and what it is for."""
+        return f"{self.subscription or ''}={self.url}"
 
     def wants(self, notification: ReceivedNotification, now: int) -> bool:
         """Return whether a notification is to go there."""
@@ -118,7 +139,7 @@ def post_json(url: str, body: dict[str, Any]) -> None:
     try:
         with urllib.request.build_opener(_StayHere).open(request, timeout=_TIMEOUT):
             pass
-    except (OSError, urllib.error.URLError, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise AlertError(f"{url}: {error}") from None
 
 
@@ -145,10 +166,11 @@ def run(argv: list[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from denwatch.client.subscriber import Subscriber
 
-    forwarder = AlertForwarder(_read_routes(arguments))
+    routes = _read_routes(arguments)
     path = common.find_data_home() / f"{arguments.name}-alerts.db"
-    store = arguments.store or path
+    store = Path(arguments.store or path)
     common.make_folder(path.parent)
+    forwarder = AlertForwarder(routes, store)
     subscriber = Subscriber(
         arguments.name,
         read_password(arguments),
@@ -160,7 +182,8 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     common.stop_at_sigterm()
     until = time.monotonic() + arguments.seconds if arguments.seconds else None
-    with subscriber:
+    with subscriber, closing(forwarder):
+        forwarder.start()
         for text in arguments.subscribe or ():
             found = subscriber.subscribe(text, _find_written(text), arguments.timeout)
             print(f'"{found.name}" is active ({found.id})', file=sys.stderr)
@@ -182,27 +205,83 @@ def _find_written(text: str) -> str | None:
 
 
 class AlertForwarder:
-    """Hands each notification to all routes that want it, until each has taken it."""
+    """A queue for each route, from `start` to `close`; `forward` fills them."""
 
-    def __init__(self, routes: list[AlertRoute]) -> None:
+    def __init__(self, routes: list[AlertRoute], store: Path) -> None:
+        """`store` is the file of the subscriber that calls `forward`."""
         self._routes = routes
-        self._done: dict[str, set[int]] = {}  # by notification: routes that have it
+        self._store = store
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._follow, args=(route,), daemon=True) for route in routes
+        ]
+        self._connection: sqlite3.Connection | None = None
 
-    def forward(self, notification: ReceivedNotification, _: HandlerTransaction) -> None:
-        """Send it on; an error makes the library hand it over again, for the routes left."""
-        now = int(time.time() * 1000)
-        done = self._done.setdefault(notification.key, set())
-        for number, route in enumerate(self._routes):
-            if number in done:
-                continue
+    def start(self) -> None:
+        """Send what waits, and what will; the store must exist."""
+        from denwatch.client.subscriber import store
+
+        self._connection = store.connect(self._store, 10_000)
+        self._connection.execute(_TABLE)
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop; what waits stays in the store."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        if self._connection is not None:
+            self._connection.close()
+
+    def forward(self, notification: ReceivedNotification, transaction: HandlerTransaction) -> None:
+        """Queue a notification for all routes that want it."""
+        now = _read_clock()
+        payload = json.dumps(dict(notification.fields), ensure_ascii=False)
+        wanting = [route.name for route in self._routes if route.wants(notification, now)]
+        transaction.execute(_TABLE)
+        transaction.executemany(
+            "INSERT INTO alerts (route, payload) VALUES (?, ?)",
+            [(name, payload) for name in wanting],
+        )
+
+    def _follow(self, route: AlertRoute) -> None:
+        """Empty the queue of a route, in order, each alert until it is taken."""
+        pause = _FIRST_PAUSE
+        while not self._stopping.is_set():
             try:
-                if route.wants(notification, now):
+                found = self._find(route)
+                if found is None:
+                    self._stopping.wait(_STEP)
+                    continue
+                sequence, notification = found
+                now = _read_clock()
+                if notification is not None and route.wants(notification, now):
                     route.send(notification, now)
-            except AlertError as error:
+                self._execute("DELETE FROM alerts WHERE sequence = ?", sequence)
+                pause = _FIRST_PAUSE
+            except Exception as error:  # noqa: BLE001 - a full disk, a plug-in's: it goes on
                 print(f"denwatch alert: {error}; it is sent again", file=sys.stderr, flush=True)
-                raise
-            done.add(number)
-        del self._done[notification.key]
+                self._stopping.wait(pause)
+                pause = min(_LONGEST_PAUSE, 2 * pause)
+
+    def _find(self, route: AlertRoute) -> tuple[int, ReceivedNotification | None] | None:
+        """Return the oldest alert of a route; None if none waits."""
+        from denwatch.client.subscriber.messages import read_notification
+
+        query = "SELECT sequence, payload FROM alerts WHERE route = ? ORDER BY sequence LIMIT 1"
+        rows = self._execute(query, route.name)
+        return None if not rows else (rows[0][0], read_notification(rows[0][1].encode()))
+
+    def _execute(self, sql: str, *parameters: object) -> list[Any]:
+        with self._lock:
+            assert self._connection is not None, "it is started"
+            return self._connection.execute(sql, parameters).fetchall()
+
+
+def _read_clock() -> int:
+    return int(time.time() * 1000)
 
 
 def _read_routes(arguments: argparse.Namespace) -> list[AlertRoute]:

@@ -7,6 +7,7 @@ import datetime
 import ipaddress
 import sys
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from denwatch.cli.subscribe import add_link, read_password
 
 if TYPE_CHECKING:
     from denwatch.client.console.auth import ConsoleUsers
+    from denwatch.client.console.drawing import PlanPicture
     from denwatch.client.console.phone import Doorstep, PhoneCertificate
     from denwatch.client.console.server import ListenAddress
 
@@ -40,7 +42,15 @@ denwatch console --as medic7 --node mqtts://tent --node mqtts://truck --ca site.
 denwatch console --node mqtts://tent --ca site.pem                (users log in)
 denwatch console --listen 0.0.0.0:8443 --certificate web.pem --key web.key --host-name tent.local
 denwatch console --as medic7 --password-file medic7.key --phone
+denwatch console --as medic7 --password-file medic7.key --plan ward.png@0,0,120,80
 denwatch console --as pilot --vocabulary rescue --vocabulary weather --listen 127.0.0.1:0"""
+
+_PICTURES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".webp": "image/webp",
+}
 
 
 def run(argv: list[str]) -> int:
@@ -65,7 +75,9 @@ def run(argv: list[str]) -> int:
         for server in servers:  # refuse now, not at a login, to send keys in the clear
             identity = Identity("name", "key", nodes.tls, nodes.is_insecure)
             identity.build_context(parse_server(server))
-        users = ConsoleUsers(nodes, folder, vocabulary.prefer(arguments.organisation))
+        users = ConsoleUsers(
+            nodes, folder, vocabulary.prefer(arguments.organisation), plan=_read_plan(arguments)
+        )
         listen = ListenAddress(
             *listen_at, arguments.certificate, arguments.key, tuple(arguments.host_name)
         )
@@ -131,12 +143,21 @@ def _serve(
     folder: Path,
     phone: _Phone | None,
 ) -> int:
+    from denwatch.client.console.auth import ask_nodes
     from denwatch.client.console.server import build_server
+    from denwatch.client.subscriber.servers import DENIED
 
     token = ""
     if arguments.name is not None:
-        store = folder / f"{arguments.name}.db"
-        token = users.open_single(arguments.name, read_password(arguments), store)
+        password = read_password(arguments)
+        refusal = ask_nodes(users.nodes.identify(arguments.name, password), users.nodes)
+        if refusal == DENIED:  # now, not on a page that waits for a node in range
+            raise CommandError(f"{arguments.name}: {refusal}")
+        if refusal is not None:
+            print(
+                f"denwatch console: no node serves {arguments.name} yet: {refusal}", file=sys.stderr
+            )
+        token = users.open_single(arguments.name, password, folder / f"{arguments.name}.db")
 
     def report(address: str) -> None:
         path = f"/enter?token={token}" if token else "/"
@@ -184,6 +205,29 @@ def _read_listen(arguments: argparse.Namespace) -> tuple[str, int]:
     return host, int(port)
 
 
+def _read_plan(arguments: argparse.Namespace) -> PlanPicture | None:
+    """Return the picture that --plan names, with the metres that it covers."""
+    if arguments.plan is None:
+        return None
+    from denwatch.client.console.drawing import PlanPicture
+
+    name, _, numbers = arguments.plan.rpartition("@")
+    path = Path(name)
+    try:
+        west, south, east, north = (float(number) for number in numbers.split(","))
+        is_area = west < east and south < north and isfinite(east - west + north - south)
+    except ValueError:
+        is_area = False
+    if not is_area or path.suffix.lower() not in _PICTURES:
+        words = (
+            f"--plan {arguments.plan}: a PNG, JPEG or WebP file @WEST,SOUTH,EAST,NORTH in metres"
+        )
+        raise CommandError(words, WRONG_USAGE)
+    if not path.is_file():
+        raise CommandError(f"{path}: no such file", MISSING)
+    return PlanPicture(path, _PICTURES[path.suffix.lower()], (west, south, east, north))
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -217,6 +261,11 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     common.add_option(
         parser, "--store FOLDER", "folder for notifications (~/.local/share/denwatch/console)"
+    )
+    common.add_option(
+        parser,
+        "--plan FILE@AREA",
+        "a picture for the plan, and the metres that it covers: west,south,east,north",
     )
     arguments = parser.parse_args(argv)
     is_open = arguments.node and not arguments.name and not arguments.profile

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from denwatch.client.console.drawing import PlanPicture
 from denwatch.client.console.user_session import (
     NodeServers,
     UserSession,
@@ -147,6 +148,9 @@ _LIFE = 12 * 3600.0  # s of a session that nobody uses
 _ATTEMPTS, _PER = 10, 60.0  # wrong keys for a name in so many seconds
 
 
+REFUSED = "A node refuses this name with this key: the key is wrong, was changed, or was revoked."
+
+
 class LoginError(Exception):
     """Why a login failed, as shown to the user."""
 
@@ -159,15 +163,17 @@ class _Login:
 
 @dataclass
 class ConsoleUsers:
-    """All users of this console. `single` is set if it belongs to one."""
+    """All users of this console. `single` is set if it belongs to one; `plan` is what all see."""
 
     nodes: NodeServers
     folder: Path
     vocabulary: Vocabulary
     single: UserSession | None = None
+    plan: PlanPicture | None = None
     _users: dict[str, UserSession] = field(default_factory=dict)
     _logins: dict[str, _Login] = field(default_factory=dict)
     _failures: dict[str, list[float]] = field(default_factory=dict)
+    _expelled: list[str] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def open_single(self, name: str, password: str | None, store: Path) -> str:
@@ -193,15 +199,24 @@ class ConsoleUsers:
     # Logins --------------------------------------------------------------------------------
 
     def enter(self, token: str) -> str | None:
-        """Return a login for whoever has the secret of a single user's console."""
+        """Return a login for whoever has the secret of a single user's console.
+
+        LoginError if a node refuses this console's own name or key.
+        """
         user = self.single
         if user is None or not hmac.compare_digest(
             user.settings.token.encode(), token.encode("utf-8", "replace")
         ):
             return None
         if user.is_denied:
-            return None
+            raise LoginError(REFUSED)
         return self._begin(user.name)
+
+    def find_refusal(self, session: str | None) -> str:
+        """Return why a login has ended, "" if it has not, or for no reason worth telling."""
+        with self._lock:
+            is_denied = self.single.is_denied if self.single is not None else False
+            return REFUSED if is_denied or session in self._expelled else ""
 
     def login(self, name: str, key: str) -> str:
         """Return a login for a name whose key a node accepts. Waits: not for an event loop.
@@ -256,6 +271,8 @@ class ConsoleUsers:
 
     def _expel(self, user: UserSession) -> None:
         """End all logins of a subscriber whose key a node refuses, and forget the key."""
+        ended = [key for key, each in self._logins.items() if each.name == user.name]
+        self._expelled = [*self._expelled, *ended][-_MOST_SESSIONS:]
         self._logins = {key: each for key, each in self._logins.items() if each.name != user.name}
         user.save(replace(user.settings, salt="", hash=""))
         if self.single is None:  # a single user's may be accepted again: its link works then

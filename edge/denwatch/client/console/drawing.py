@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from denwatch.client.vocabulary import Attribute, ValueKind, format_moment
@@ -20,6 +21,16 @@ from denwatch.protocol.vectors import Predicate
 if TYPE_CHECKING:
     from denwatch.client.console.preview import PredicateMeaning
     from denwatch.client.console.status_monitor import LinkView, NetworkView, NodeView
+
+
+@dataclass(frozen=True)
+class PlanPicture:
+    """A picture of the place: its file, its type, and the metres that it covers."""
+
+    path: Path
+    kind: str
+    area: tuple[float, float, float, float]  # west, south, east, north
+
 
 GRAPH_WIDTH, GRAPH_HEIGHT = 320, 92
 _TOP, _BOTTOM = 8, 74  # of degrees 1 and 0

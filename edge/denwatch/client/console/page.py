@@ -15,17 +15,18 @@ from dataclasses import asdict
 from typing import Any
 
 from denwatch.client.console.completion import complete
-from denwatch.client.console.drawing import draw_map
+from denwatch.client.console.drawing import PlanPicture, draw_map
 from denwatch.client.console.phone import draw_svg_code
-from denwatch.client.console.preview import MOST_CHARACTERS, preview, set_top
+from denwatch.client.console.preview import MOST_CHARACTERS, Preview, preview, set_top
 from denwatch.client.console.status_monitor import build_sources
 from denwatch.client.console.user_session import Situation, UserSession, describe_subscription
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.localisation import DEFAULT, Locale, list_locales, load_locale
-from denwatch.client.subscriber import ConnectionState, SubscriberError
+from denwatch.client.subscriber import ConnectionState, ConnectionStatus, SubscriberError
 from denwatch.client.subscriber.servers import DENIED
 
 PERIOD = 0.5  # s between two looks at what has changed
+_ALIVE = 5.0  # s after which a browser is told that the console is still there
 EXAMPLES = (
     "patients with a high fever and an abnormal pulse",
     "oxygen saturation below 90, top 5",
@@ -33,6 +34,7 @@ EXAMPLES = (
     "wind_gust is dangerous, expires after 10 min",
 )
 _BETWEEN = re.compile(r"[,;?]|\s(?:and|or|und|oder)\s", re.IGNORECASE)
+_GONE = "There is no such subscription any more."
 _LONGEST_LINK = 1_500  # characters that a QR code holds well
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -40,16 +42,21 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 class ConsolePage:
     """One tab of a browser."""
 
-    def __init__(self, user: UserSession, is_shared: bool, send: Send) -> None:
+    def __init__(
+        self, user: UserSession, is_shared: bool, send: Send, plan: PlanPicture | None = None
+    ) -> None:
         """`is_shared`: several users have this console; `send` hands a message to the browser."""
         self._user = user
         self._is_shared = is_shared
         self._send_message = send
+        self._plan = plan
         self._locale: Locale = load_locale(DEFAULT)
         self._situation: Situation | None = None
         self._shown: dict[str, dict[str, Any]] = {}
         self._changes: dict[str, dict[str, Any]] = {}
         self._reports = 0
+        self._problem = ""  # why the browser's current request was not done
+        self._quiet = 0  # ticks since the browser was sent anything
         self._is_greeted = False
         self._ticking = asyncio.Lock()  # the browser's requests and the clock both look
         self._handlers: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
@@ -83,8 +90,12 @@ class ConsolePage:
 
     async def _flush(self) -> None:
         changes, self._changes = self._changes, {}
+        self._quiet = 0 if changes else self._quiet + 1
         if changes:
             await self._send_message({"show": changes})
+        elif self._quiet * PERIOD >= _ALIVE:
+            self._quiet = 0
+            await self._send_message({"alive": True})
 
     async def tick(self) -> None:
         """Send what has changed since the last time, once the browser has said its language."""
@@ -104,6 +115,7 @@ class ConsolePage:
             "bar",
             online=situation.is_online,
             link=say(describe_link(status.state, status.server, status.reason, nodes)),
+            reason=say(describe_outage(self._user.outage)),
             since=self._user.since,
         )
         self._show("composer", online=situation.is_online)
@@ -142,13 +154,21 @@ class ConsolePage:
     # From the browser --------------------------------------------------------------------------
 
     async def handle(self, message: object) -> None:
-        """Do what a browser asks for; it may send anything."""
+        """Do what a browser asks for; it may send anything.
+
+        A request with an id is confirmed when it is done, with why it was not if it was refused.
+        One that comes again, because the confirmation was lost, is only confirmed.
+        """
         if not isinstance(message, Mapping) or not isinstance(message.get("data"), Mapping):
             return
-        handler = self._handlers.get(str(message.get("event")))
-        if handler is not None:
+        handler, request = self._handlers.get(str(message.get("event"))), message.get("id")
+        is_surely = isinstance(request, str)
+        self._problem = ""
+        if handler is not None and not (is_surely and self._user.is_repeated(str(request))):
             await handler(message["data"])
             await self._flush()
+        if is_surely:
+            await self._send_message({"done": request, "problem": self._problem})
 
     async def _greet(self, data: Mapping[str, Any]) -> None:
         """Begin: the browser says its language, and when it was told something last."""
@@ -161,7 +181,8 @@ class ConsolePage:
         texts = [text for text in said if preview(text, user.vocabulary).problem is None]
         self._show("bar", user=user.name, shared=self._is_shared)
         self._show("composer", examples=texts, limit=MOST_CHARACTERS)
-        await self._send_message({"now": user.now()})
+        self._show("plan", area=self._plan.area if self._plan is not None else None)
+        await self._send_message({"now": user.now(), "user": user.name})
         await self.tick()
 
     async def _type(self, data: Mapping[str, Any]) -> None:
@@ -169,11 +190,9 @@ class ConsolePage:
         self._answer(text, caret if isinstance(caret, int) else 0)
 
     def _answer(self, text: str, caret: int) -> None:
-        user, situation = self._user, self._situation
-        announcements = situation.announcements if situation is not None else ()
-        names = [s.name for s in situation.subscriptions] if situation is not None else []
-        understood = preview(text, user.vocabulary, announcements, self._locale.code)
-        found = complete(text, caret, user.vocabulary, names)
+        names = [s.name for s in self._list_subscriptions()]
+        understood = self._preview(text)
+        found = complete(text, caret, self._user.vocabulary, names)
         replaces = understood.name in names and understood.problem is None
         self._show(
             "composer",
@@ -186,25 +205,32 @@ class ConsolePage:
             },
         )
 
+    def _preview(self, text: str) -> Preview:
+        announcements = self._situation.announcements if self._situation is not None else ()
+        return preview(text, self._user.vocabulary, announcements, self._locale.code)
+
     async def _send(self, data: Mapping[str, Any]) -> None:
         text = _read_text(data.get("text"))
-        problem = preview(text, self._user.vocabulary, (), self._locale.code).problem
+        understood = self._preview(text)
+        problem = understood.problem
         if problem is not None or not text.strip():
-            if data.get("queued"):  # it was written without us, and nobody looks at the field now
-                why = problem.message if problem is not None else "nothing is written there"
-                self._report(f"{text}: {self._locale.translate(why)}", is_wrong=True)
+            why = problem.message if problem is not None else "nothing is written there"
+            self._problem = self._locale.translate(why)
             self._answer(text, len(text))
             return
         changes = data.get("changes")
         old = next((s.name for s in self._list_subscriptions() if s.name == changes), None)
         try:
-            await asyncio.to_thread(self._user.replace, text, old)
+            # What was shown is what is sent: the node that gets it may know other devices.
+            words = understood.words if understood.is_narrowed else text
+            await asyncio.to_thread(self._user.replace, words, old)
         except SubscriberError as error:
             self._report(str(error), is_wrong=True)
             return
         is_online = self._situation is not None and self._situation.is_online
         words = "Subscribed. Matching readings appear in the feed."
-        self._report(words if is_online else "Stored here. It is sent when a node is in range.")
+        words = words if is_online else "Stored here. It is sent when a node is in range."
+        self._report(words, text=text)
         await self.tick()
 
     async def _change_other(self, data: Mapping[str, Any]) -> None:
@@ -212,11 +238,15 @@ class ConsolePage:
         names = [describe_other(one)["name"] for one in self._user.listed]
         name = data.get("name")
         if name not in names:
+            self._problem = self._locale.translate(_GONE)
             return
         request: dict[str, Any] = {"unsubscribe": name}
         if not data.get("end"):
             request = {"change": name, "muted": bool(data.get("muted")) or None}
-        await self._change(self._user.ask, request)
+        problem = await self._ask(request)
+        if problem:
+            self._report(problem, is_wrong=True)
+        await self.tick()
 
     async def _mute(self, data: Mapping[str, Any]) -> None:
         name = self._find_name(data)
@@ -239,22 +269,17 @@ class ConsolePage:
         request = {key: data[key] for key in ("have", "release", "silence", "to") if data.get(key)}
         if not all(isinstance(value, str) for value in request.values()):
             return
-        try:
-            problem = await asyncio.to_thread(self._user.ask, request)
-        except SubscriberError as error:
-            problem = str(error)
+        self._problem = self._locale.translate(await self._ask(request))
         self._reports += 1
-        self._show("feed", told={"words": self._locale.translate(problem), "count": self._reports})
+        self._show("feed", told={"words": self._problem, "count": self._reports})
         await self.tick()
 
     async def _report_seen(self, data: Mapping[str, Any]) -> None:
         """Publish what this person has seen, in words, under their name."""
         text = _read_text(data.get("text"))
-        try:
-            problem = await asyncio.to_thread(self._user.ask, {"report": text})
-        except SubscriberError as error:
-            problem = str(error)
+        problem = await self._ask({"report": text})
         self._reports += 1
+        self._problem = self._locale.translate(problem)
         words = self._locale.translate(problem or "Reported. Everybody who asked for it is told.")
         said = {"words": words, "wrong": bool(problem), "count": self._reports}
         self._show("bar", reported=said)
@@ -269,10 +294,7 @@ class ConsolePage:
             request["near"] = near
         problem = "Name what is to be measured, such as: pulse and temperature"
         if names:
-            try:
-                problem = await asyncio.to_thread(self._user.ask, request)
-            except SubscriberError as error:
-                problem = str(error)
+            problem = await self._ask(request)
         self._reports += 1
         said = {"words": self._locale.translate(problem), "count": self._reports}
         self._show("find", problem=said, found={} if problem else self._user.found)
@@ -289,6 +311,13 @@ class ConsolePage:
         if isinstance(device, str):
             self._show("history", device=device, lines=self._user.history.list_lines(device))
 
+    async def _ask(self, request: Mapping[str, Any]) -> str:
+        """Ask the node on another thread; return why it was refused, "" if it was not."""
+        try:
+            return await asyncio.to_thread(self._user.ask, request)
+        except SubscriberError as error:
+            return str(error)
+
     async def _change(self, work: Callable[..., object], *arguments: object) -> None:
         """Change the user's subscriptions, on another thread, and show the outcome."""
         try:
@@ -300,14 +329,20 @@ class ConsolePage:
     def _find_name(self, data: Mapping[str, Any]) -> str | None:
         """Return the name of the subscription, if it is one of this user."""
         wanted = data.get("name")
-        return next((s.name for s in self._list_subscriptions() if s.name == wanted), None)
+        found = next((s.name for s in self._list_subscriptions() if s.name == wanted), None)
+        if found is None:
+            self._problem = self._locale.translate(_GONE)
+        return found
 
     def _list_subscriptions(self) -> tuple[Any, ...]:
         return self._situation.subscriptions if self._situation is not None else ()
 
-    def _report(self, words: str, is_wrong: bool = False) -> None:
+    def _report(self, words: str, is_wrong: bool = False, text: str = "") -> None:
+        """Show an outcome at the field; `text` is what it may be emptied of."""
         self._reports += 1
-        said = {"words": self._locale.translate(words), "wrong": is_wrong, "count": self._reports}
+        words = self._locale.translate(words)
+        self._problem = words if is_wrong else ""
+        said = {"words": words, "wrong": is_wrong, "text": text, "count": self._reports}
         self._show("composer", result=said)
 
 
@@ -322,6 +357,16 @@ def describe_link(state: ConnectionState, server: str, reason: str, nodes: tuple
     if reason == DENIED:
         return f"{server} refuses your name or key; trying again"
     return f"No node in range ({reason}); trying again" if reason else "No node in range"
+
+
+def describe_outage(status: ConnectionStatus) -> str:
+    """Return why no node serves us, for people; "" if that is not known."""
+    if status.reason == DENIED:
+        return f"{status.server} refuses your name or key"
+    kind, _, why = status.reason.partition(": ")
+    if kind == "refused":
+        return f"{status.server} cannot be used: {why}"
+    return f"No node in range ({status.reason})" if status.reason else ""
 
 
 def describe_other(listed: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from denwatch.client.language.localisation import choose_locale, load_locale
 
 _AUTHORITY_DAYS = 3_650
 _DAYS = 397  # browsers accept no longer certificate
@@ -204,21 +205,26 @@ class Doorstep:
         """`target` is the console's address, without any secret. OSError: it cannot listen."""
         authority = certificate.read_authority()
         page = (_PARTS / "phone.html").read_text(encoding="utf-8")
-        page = page.replace("{{target}}", escape(target, quote=True))
-        page = page.replace("{{fingerprint}}", escape(certificate.fingerprint))
-        served = {
-            "/": ("text/html; charset=utf-8", page.encode()),
-            "/authority.crt": (
-                "application/x-x509-ca-cert",
-                authority.public_bytes(serialization.Encoding.DER),
-            ),
+        fields = {
+            "target": escape(target, quote=True),
+            "fingerprint": escape(certificate.fingerprint),
         }
+
+        def serve(path: str, languages: str) -> tuple[str, bytes]:
+            if path == "/":
+                code = choose_locale("", languages)
+                shown = load_locale(code).fill(page, {**fields, "language": code})
+                return "text/html; charset=utf-8", shown.encode()
+            if path == "/authority.crt":
+                data = authority.public_bytes(serialization.Encoding.DER)
+                return "application/x-x509-ca-cert", data
+            return "text/plain", b""
 
         class Handler(BaseHTTPRequestHandler):
             timeout = 10
 
             def do_GET(self) -> None:
-                kind, body = served.get(self.path, ("text/plain", b""))
+                kind, body = serve(self.path, self.headers.get("accept-language", ""))
                 self.send_response(200 if body else 404)
                 self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body)))

@@ -149,6 +149,7 @@ class TextProblem:
     suggestions: tuple[str, ...] = ()
     is_unfinished: bool = False
     hints: tuple[str, ...] = ()  # whole sentences that compile
+    is_question: bool = False  # several meanings fit
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ class Preview:
     remarks: tuple[str, ...] = ()  # what words were taken for, what the vector only approximates
     answered_by: tuple[str, ...] = ()  # devices that sense all its attributes
     is_known: bool = False  # whether any device is known at all
+    is_narrowed: bool = False  # by what devices sense, where words mean several things
 
 
 def preview(
@@ -184,10 +186,26 @@ def preview(
 ) -> Preview:
     """Return what a text means, and which of the announced devices can answer it.
 
-    `language` is the human language that is tried first, and that replies are in.
+    `language` is the human language that is tried first, and that replies are in. Where words mean
+    several things, those that known devices sense are meant, as at a node.
     """
     if not text.strip():
         return Preview()
+    announcements = tuple(announcements)
+    found = _look(text, vocabulary, announcements, language)
+    sensed = frozenset(f"{one.event}.{name}" for one in announcements for name in one.attributes)
+    if found.problem is None or not found.problem.is_question or not sensed:
+        return found
+    near = _look(text, vocabulary.surround(sensed), announcements, language)
+    return found if near.problem is not None else replace(near, is_narrowed=True)
+
+
+def _look(
+    text: str,
+    vocabulary: Vocabulary,
+    announcements: tuple[Announcement, ...],
+    language: str | None,
+) -> Preview:
     try:
         if len(text) > MOST_CHARACTERS:
             raise LanguageError(
@@ -238,7 +256,7 @@ def _list_able(present: list[Announcement], event: str, needed: set[str]) -> set
 def _preview_story(
     text: str,
     vocabulary: Vocabulary,
-    announcements: Iterable[Announcement],
+    announcements: tuple[Announcement, ...],
     language: str | None,
 ) -> Preview:
     """Return what a story means: each part as what sensors get for it."""
@@ -285,6 +303,7 @@ def find_problem(error: LanguageError, text: str) -> TextProblem:
         tuple(error.suggestions),
         is_unfinished,
         error.hints,
+        error.is_question,
     )
 
 

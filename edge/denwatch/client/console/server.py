@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 import uvicorn
 from denwatch.client.console.auth import AccessGuard, ConsoleUsers, LoginError
 from denwatch.client.console.page import PERIOD, ConsolePage
-from denwatch.client.language.localisation import list_locales, load_locale
+from denwatch.client.language.localisation import choose_locale, list_locales, load_locale
 from denwatch.client.subscriber import SubscriberError
 from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.middleware.gzip import GZipMiddleware
@@ -61,18 +61,23 @@ def build_app(users: ConsoleUsers, cookie: str, is_tls: bool) -> FastAPI:
         answer.set_cookie(cookie, session, httponly=True, samesite="lax", secure=is_tls)
         return answer
 
+    def refuse(request: Request, error: str, status: int, name: str = "") -> Response:
+        return show_login_page(users, find_language(request), error, status, name)
+
     @app.get("/enter")
-    def enter(token: str = "") -> Response:
-        session = users.enter(token)
+    def enter(request: Request, token: str = "") -> Response:
+        try:
+            session = users.enter(token)
+        except LoginError as error:
+            return refuse(request, str(error), 403)
         if session is None:
-            return show_login_page(
-                users, "This link does not belong to this console, or is out of date.", 403
-            )
+            words = "This link does not belong to this console, or is out of date."
+            return refuse(request, words, 403)
         return admit(session)
 
     @app.get("/login")
-    def show_login() -> Response:
-        return show_login_page(users)
+    def show_login(request: Request) -> Response:
+        return refuse(request, users.find_refusal(request.cookies.get(cookie)), 200)
 
     @app.post("/login")
     async def log_in(request: Request) -> Response:
@@ -82,11 +87,11 @@ def build_app(users: ConsoleUsers, cookie: str, is_tls: bool) -> FastAPI:
         form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
         name, key = (form.get(field, [""])[0].strip() for field in ("name", "key"))
         if not name or not key:
-            return show_login_page(users, "Enter a name and a key.", 400, name)
+            return refuse(request, "Enter a name and a key.", 400, name)
         try:
             session = await asyncio.to_thread(users.login, name, key)
         except LoginError as error:
-            return show_login_page(users, str(error), 403, name)
+            return refuse(request, str(error), 403, name)
         return admit(session)
 
     @app.post("/logout")
@@ -104,6 +109,12 @@ def build_app(users: ConsoleUsers, cookie: str, is_tls: bool) -> FastAPI:
     def report_health() -> Response:
         return PlainTextResponse("ok\n")
 
+    @app.get("/plan")
+    def send_plan() -> Response:
+        if users.plan is None:
+            return PlainTextResponse("There is no plan.\n", 404)
+        return Response(users.plan.path.read_bytes(), media_type=users.plan.kind)
+
     for name in PAGE_FILES:
         _add_file(app, name)
 
@@ -115,7 +126,7 @@ def build_app(users: ConsoleUsers, cookie: str, is_tls: bool) -> FastAPI:
             await socket.close(1008)
             return
         await socket.accept()
-        page = ConsolePage(user, users.single is None, socket.send_json)
+        page = ConsolePage(user, users.single is None, socket.send_json, users.plan)
         ticking = asyncio.create_task(
             _keep_current(page, socket, lambda: users.find(session) is user)
         )
@@ -152,6 +163,10 @@ PAGE_FILES = {
     "/manifest.json": ("manifest.json", "application/manifest+json"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
     **{
+        f"/{name}": (name, "image/png")
+        for name in ("icon-192.png", "icon-512.png", "icon-maskable.png")
+    },
+    **{
         f"/{name}.js": (f"{name}.js", "text/javascript")
         for name in ("vue", "strings", *(path.stem for path in sorted(PARTS.glob("*.js"))))
     },
@@ -164,7 +179,8 @@ def _add_file(app: FastAPI, path: str) -> None:
 
     @app.get(path, name=name)
     def send_file() -> Response:
-        return Response(read_file(name), media_type=kind, headers={"cache-control": "no-cache"})
+        body = (PARTS / name).read_bytes() if kind == "image/png" else read_file(name)
+        return Response(body, media_type=kind, headers={"cache-control": "no-cache"})
 
 
 @cache
@@ -196,13 +212,21 @@ def find_vue() -> Path:
 
 
 def show_login_page(
-    users: ConsoleUsers, error: str = "", status: int = 200, name: str = ""
+    users: ConsoleUsers, language: str, error: str = "", status: int = 200, name: str = ""
 ) -> Response:
     """Return the login page, or where to find the link of a single user's console."""
-    shown = f'<p class="login-error" role="alert">{escape(error)}</p>' if error else ""
+    locale = load_locale(language)
+    words = escape(locale.translate(error))
+    shown = f'<p class="login-error" role="alert">{words}</p>' if error else ""
     part = "login-single.html" if users.single is not None else "login.html"
-    body = read_file(part).replace("{{error}}", shown).replace("{{name}}", escape(name, quote=True))
-    return HTMLResponse(body, status)
+    fields = {"error": shown, "name": escape(name, quote=True), "language": language}
+    return HTMLResponse(locale.fill(read_file(part), fields), status)
+
+
+def find_language(request: Request) -> str:
+    """Return the language that was chosen on the page, or that the browser prefers."""
+    chosen = request.cookies.get("denwatch_language", "")
+    return choose_locale(chosen, request.headers.get("accept-language", ""))
 
 
 async def read_body(request: Request) -> bytes | None:

@@ -119,6 +119,7 @@ def _hash(key: str, salt: str) -> str:
 
 _LIVE = ("pending", "active", "refused")
 _KEPT_REASONS = 2_000
+_KEPT_REQUESTS = 2_000
 _PATIENCE = 10.0  # s for a node's reply
 
 
@@ -192,11 +193,13 @@ class UserSession:
         )
         self.since = self._subscriber.now()  # ms: when the connection was made or lost
         self._is_online = False
+        self.outage = subscriber.ConnectionStatus(subscriber.ConnectionState.IDLE, "", "")
         self.is_denied = False  # a node refuses the key, and none has accepted it since
         self._reasons: dict[tuple[str, str], dict[str, Any]] = {}
         self.claims: dict[str, dict[str, Any]] = {}  # by device or notification: who has it
         self.listed: tuple[Mapping[str, Any], ...] = ()  # all our subscriptions, as the node says
         self.found: dict[str, Any] = {}  # who can measure what was asked for, as the node says
+        self._requests: dict[str, None] = {}  # what browsers asked for last, by its id
         self._subscriber.listen(self._hear)
         self.history = MeasuredHistory()
         self._cards = CardBuilder(vocabulary, self.history, self._explain)
@@ -222,6 +225,16 @@ class UserSession:
         with self._lock:
             self._change(settings)
 
+    def is_repeated(self, request: str) -> bool:
+        """Return whether a browser has sent this request before, in whichever tab."""
+        with self._lock:
+            if request in self._requests:
+                return True
+            self._requests[request] = None
+            if len(self._requests) > _KEPT_REQUESTS:
+                del self._requests[next(iter(self._requests))]
+            return False
+
     # Receiving ------------------------------------------------------------------------------
 
     def _receive(
@@ -241,6 +254,8 @@ class UserSession:
     def _follow_status(self, status: subscriber.ConnectionStatus) -> None:
         is_online = status.state is subscriber.ConnectionState.ONLINE
         self.is_denied = not is_online and (self.is_denied or status.reason == DENIED)
+        if is_online or status.reason:  # an attempt has none: what the last one failed of stays
+            self.outage = status._replace(reason="") if is_online else status
         if is_online != self._is_online:
             self._is_online = is_online
             self.since = self._subscriber.now()

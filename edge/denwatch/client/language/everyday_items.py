@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from denwatch.client.language.lexicon import format_number
 from denwatch.client.language.localisation import (
@@ -240,7 +241,9 @@ def _join_number_words(items: list[PhraseItem]) -> list[PhraseItem]:
 
 
 def _span(items: Sequence[PhraseItem], kind: str, **fields: object) -> PhraseItem:
-    text = " ".join(item.text for item in items)
+    text = items[0].text
+    for before, after in pairwise(items):  # as it was typed: "bed-1" has no blank
+        text += f" {after.text}" if after.start > before.end else after.text
     item = PhraseItem(items[0].start, items[-1].end, text, PhraseEntry(), kind)
     for name, value in fields.items():
         setattr(item, name, value)

@@ -21,6 +21,7 @@ from denwatch.client.vocabulary.values import UnitError, find_unit
 DEFAULT = "en"
 _FOLDER = resources.files("denwatch.client.language") / "locales"
 _SPELLINGS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "\u2019": "'"})
+_FIELD = re.compile(r"\{\{(.+?)\}\}")  # of a page without scripts
 _PART = re.compile(r"[^\W_]+(?:'[^\W_]+)*'?|[^\w\s]+")
 _SHORTEST = 3  # letters that an ending leaves
 _SHORTEST_STEM = 4  # letters that two words must share if both lose an ending: "pules" is no Puls
@@ -60,6 +61,21 @@ class Locale:
             if match:
                 return own.format(*(self.translate(part) for part in match.groups()))
         return message
+
+    def fill(self, page: str, fields: Mapping[str, str]) -> str:
+        """Return a page in this language: {{what}} is a field, or a text to be translated."""
+
+        def write(found: re.Match[str]) -> str:
+            what = found[1]
+            return fields[what] if what in fields else self.translate(what)
+
+        return _FIELD.sub(write, page)
+
+
+def choose_locale(chosen: str, accepted: str) -> str:
+    """Return the code of the language that was chosen, or that Accept-Language prefers."""
+    wanted = [chosen, *(part.strip()[:2].lower() for part in accepted[:200].split(","))]
+    return next((code for code in wanted if code in list_locales()), DEFAULT)
 
 
 @cache

@@ -1,5 +1,6 @@
 // The alarm: sound and vibration by severity, notifications by the service worker, a screen that stays on.
-// A browser makes no sound before somebody has touched the page: until then the alarm is off, and the page says so.
+// A browser makes no sound before somebody has touched the page. An alarm that was on when the page was closed is
+// therefore on again with the first touch; until then it is waiting, the page says so, and what it missed is played then.
 import { reactive } from "/vue.js";
 
 // Tones by severity: [frequency in Hz, start, length in s]; vibration in ms.
@@ -9,10 +10,12 @@ const TONES = [
   [[660, 0, 0.16], [660, 0.26, 0.16]],
   [[880, 0, 0.16], [660, 0.2, 0.16], [880, 0.4, 0.16], [880, 0.8, 0.16], [660, 1.0, 0.16], [880, 1.2, 0.16]],
 ];
+const GESTURES = ["pointerup", "keydown"]; // after which a browser allows sound
 const VIBRATION = [[], [120], [200, 100, 200], [400, 120, 400, 120, 400]];
 
-export const alarm = reactive({ isOn: false, isAwake: false, hasNotices: false, rung: 0 });
+export const alarm = reactive({ isOn: false, isWaiting: false, isAwake: false, hasNotices: false, rung: 0 });
 let audio = null;
+let missed = 0; // the worst severity that should have been heard while the alarm was waiting
 let lock = null;
 let worker = null;
 
@@ -27,20 +30,48 @@ export async function startWorker() {
 }
 
 export async function turnOn() {
-  audio ??= new AudioContext();
-  await audio.resume();
-  alarm.isOn = true;
-  if ("Notification" in globalThis) {
-    const answer = Notification.permission === "default" ? await Notification.requestPermission() : Notification.permission;
-    alarm.hasNotices = answer === "granted";
-  }
-  await keepAwake(true);
+  denwatch.writeSetting("alarm", "on");
+  await arm();
+  if ("Notification" in globalThis && Notification.permission === "default") await Notification.requestPermission();
+  readPermission();
   play(1);
 }
 
 export async function turnOff() {
-  alarm.isOn = false;
+  denwatch.writeSetting("alarm", "off");
+  alarm.isOn = alarm.isWaiting = false;
+  missed = 0;
   await keepAwake(false);
+}
+
+async function arm() {
+  audio ??= new AudioContext();
+  await audio.resume();
+  alarm.isOn = true;
+  alarm.isWaiting = false;
+  await keepAwake(true);
+}
+
+function readPermission() {
+  alarm.hasNotices = globalThis.Notification?.permission === "granted";
+}
+
+// The alarm was on when the page was left: it is on again as soon as the browser allows a sound.
+export function remember() {
+  if (denwatch.readSetting("alarm", "off") !== "on") return;
+  readPermission(); // a notification needs no touch
+  alarm.isWaiting = true;
+  if (navigator.userActivation?.hasBeenActive) wakeUp();
+  else for (const kind of GESTURES) addEventListener(kind, wakeUp, true);
+}
+
+async function wakeUp(event) {
+  if (event?.target.closest?.(".tool.alarm")) return; // the button itself says what is wanted
+  for (const kind of GESTURES) removeEventListener(kind, wakeUp, true);
+  if (!alarm.isWaiting) return;
+  await arm();
+  play(missed || 1);
+  missed = 0;
 }
 
 async function keepAwake(isWanted) {
@@ -75,10 +106,11 @@ function play(severity) {
 
 // One card has something new: be heard and felt, and say it where a locked screen shows it.
 export async function ring(card, words) {
-  if (!alarm.isOn) return;
+  if (!alarm.isOn && !alarm.isWaiting) return;
   alarm.rung += 1;
+  if (alarm.isWaiting) missed = Math.max(missed, card.severity);
   play(card.severity);
-  if (card.severity) navigator.vibrate?.(VIBRATION[card.severity]);
+  if (card.severity && alarm.isOn) navigator.vibrate?.(VIBRATION[card.severity]);
   if (!alarm.hasNotices || !worker) return;
   if (document.visibilityState === "visible" && card.severity < 2) return;
   await worker.showNotification(words.title, {
@@ -87,6 +119,6 @@ export async function ring(card, words) {
     renotify: true,
     requireInteraction: card.severity === 3,
     vibrate: VIBRATION[card.severity],
-    icon: "/icon.svg",
+    icon: "/icon-192.png", // a phone draws no SVG here
   });
 }

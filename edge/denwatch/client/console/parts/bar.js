@@ -1,4 +1,5 @@
 // The bar on top: the connection, the user, themes, help; the tabs of a phone; the shortcuts.
+import { markRaw } from "/vue.js";
 import { turnOff, turnOn } from "/alarm.js";
 
 export default {
@@ -20,12 +21,14 @@ export default {
         <button type="button" class="tool" @click="openReport" :aria-label="t('Report what you see')"
           :title="t('Report what you see')" v-html="icon('report')"></button>
         <button type="button" class="tool alarm" :class="{ off: !alarm.isOn }" @click="turnAlarm" :aria-pressed="alarm.isOn ? 'true' : 'false'"
-          :aria-label="t('Alarm: sound, vibration, notifications')" :title="t(alarm.isOn ? 'Alarm is on' : 'Alarm is off')"><span
-          class="icon-box" v-html="icon(alarm.isOn ? 'bell' : 'mute')"></span><span class="tool-words">{{ t(alarm.isOn ? 'Alarm is on' : 'Alarm is off') }}</span></button>
+          :aria-label="t('Alarm: sound, vibration, notifications')" :title="alarmWords"><span
+          class="icon-box" v-html="icon(alarm.isOn ? 'bell' : 'mute')"></span><span class="tool-words">{{ alarmWords }}</span></button>
         <button v-if="languages.length > 1" type="button" class="tool" @click="turnLanguage" lang="en"
           :aria-label="'Language: ' + language + '. Next: ' + nextLanguage" :title="'Language: ' + language">{{ language }}</button>
         <button type="button" class="tool" @click="turn" :aria-label="t('Theme: {0}. Change it', t(theme))"
           :title="t('Theme: {0}', t(theme))" v-html="icon({dark: 'moon', light: 'theme', sun: 'sun'}[theme])"></button>
+        <button v-if="installation" type="button" class="tool install" @click="install" :aria-label="t('Install on this device')"
+          :title="t('Install on this device')" v-html="icon('install')"></button>
         <button type="button" class="tool" @click="help" :aria-label="t('Help and shortcuts')"
           :title="t('Help and shortcuts') + ' (?)'" v-html="icon('help')"></button>
         <form v-if="shared" method="post" action="/logout" @submit="forget">
@@ -35,9 +38,18 @@ export default {
     </header>
     <div class="banner" v-if="isKnown && !isUp" role="alert">
       <span class="icon-box" v-html="icon('warn')"></span>
-      <p v-if="isHere"><strong>{{ t('No node in range') }}</strong> {{ t('for {0}. Reconnecting automatically. New subscriptions are stored here and sent later; notifications stay below.', away) }}</p>
+      <p v-if="isHere"><strong>{{ reason || t('No node in range') }}</strong> {{ t('for {0}. Reconnecting automatically. New subscriptions are stored here and sent later; notifications stay below.', away) }}</p>
       <p v-else><strong>{{ t('The console does not answer') }}</strong> {{ t('since {0}. Reconnecting automatically; what you see may be out of date.', time(linkState.at)) }}</p>
     </div>
+    <p v-if="linkState.refused" class="banner refused" role="alert">{{ linkState.refused }}</p>
+    <section v-if="late.length" class="banner late" aria-labelledby="late-title">
+      <span class="icon-box" v-html="icon('clock')"></span>
+      <div><h2 id="late-title">{{ t('Not sent yet: {0}', late.length) }}</h2>
+        <ul><li v-for="one in late" :key="one.id"><span>{{ one.words }} <span class="hint">{{ time(one.at) }}</span>
+          <b v-if="one.problem">{{ one.problem }}</b></span>
+          <button v-if="one.problem" type="button" class="small" @click="sendAgain(one.id)" :aria-label="t('Send again: {0}', one.words)">{{ t('Send again') }}</button>
+          <button type="button" class="small quiet" @click="discard(one.id)" :aria-label="t('Do not send: {0}', one.words)">{{ t('Do not send') }}</button></li></ul></div>
+    </section>
     <p class="sr" role="status">{{ announcement }}</p>
     <nav class="tabs" :aria-label="t('Sections')">
       <button v-for="tab in tabs" type="button" :key="tab.name" @click="go(tab.name)"
@@ -67,14 +79,15 @@ export default {
     </dialog>
   </div>`,
   props: {
-    user: String, shared: Boolean, online: Boolean, link: String, since: Number, linkState: Object, clock: Object, alarm: Object,
-    reported: Object,
+    user: String, shared: Boolean, online: Boolean, link: String, reason: String, since: Number, linkState: Object, clock: Object, alarm: Object,
+    reported: Object, waiting: Array,
   },
   data() {
     return {
       theme: document.documentElement.dataset.theme,
       view: document.documentElement.dataset.view,
       seen: "",
+      installation: null, // the browser's offer to put the page on the home screen
       languages: denwatch.languages,
       language: denwatch.language,
       announcement: "",
@@ -118,6 +131,13 @@ export default {
     sentence() {
       return this.isHere ? this.link || this.t("Starting") : this.t("Console not reachable; trying again");
     },
+    late() {
+      return this.waiting.filter((one) => one.isLate);
+    },
+    alarmWords() {
+      if (this.alarm.isWaiting) return this.t("Alarm waits for a touch");
+      return this.t(this.alarm.isOn ? "Alarm is on" : "Alarm is off");
+    },
     away() {
       return denwatch.span(this.clock.now - this.since);
     },
@@ -125,6 +145,9 @@ export default {
   watch: {
     isUp(value) {
       this.announcement = value ? this.t("Connected again. {0}", this.link) : this.t("Connection lost; trying again.");
+    },
+    "late.length"(count) {
+      if (count) this.announcement = this.t("Not sent yet: {0}", count);
     },
     reported(value) {
       if (!value.wrong) this.seen = "";
@@ -136,14 +159,37 @@ export default {
   mounted() {
     addEventListener("keydown", this.press);
     addEventListener("denwatch-view", this.note);
+    addEventListener("beforeinstallprompt", this.offer);
+    addEventListener("appinstalled", this.settle);
   },
   unmounted() {
     removeEventListener("keydown", this.press);
     removeEventListener("denwatch-view", this.note);
+    removeEventListener("beforeinstallprompt", this.offer);
+    removeEventListener("appinstalled", this.settle);
   },
   methods: {
-    forget() {
-      denwatch.leave();
+    forget(event) {
+      const isMeant = !this.waiting.length || confirm(this.t("{0} things are not sent yet, and are lost by this. Log out?", this.waiting.length));
+      if (isMeant) denwatch.leave();
+      else event.preventDefault();
+    },
+    discard(id) {
+      denwatch.discard(id);
+    },
+    sendAgain(id) {
+      denwatch.sendAgain(id);
+    },
+    offer(event) {
+      event.preventDefault(); // the browser's own bar would cover the feed
+      this.installation = markRaw(event);
+    },
+    settle() {
+      this.installation = null;
+    },
+    async install() {
+      await this.installation.prompt();
+      this.settle(); // an offer is good for one answer
     },
     openReport() {
       this.$refs.report.showModal();
@@ -156,7 +202,7 @@ export default {
     },
     async turnAlarm() {
       await (this.alarm.isOn ? turnOff() : turnOn());
-      this.announcement = this.t(this.alarm.isOn ? "Alarm is on" : "Alarm is off");
+      this.announcement = this.alarmWords;
     },
     note(event) {
       this.view = event.detail;

@@ -132,9 +132,12 @@ export default {
     isBad() {
       this.$nextTick(this.point);
     },
+    here(value) {
+      if (value && this.text) this.tell(); // what was written meanwhile is checked now
+    },
     "result.count"() {
       this.shownResult = this.result.words;
-      if (!this.result.wrong) {
+      if (!this.result.wrong && this.result.text === this.text) {
         this.text = "";
         this.changing = null;
         this.isOpen = false;

@@ -29,11 +29,11 @@ const card = {
       {{ t('has it') }}<template v-if="card.claim.since"> · <age :at="card.claim.since" words="for {0}"></age></template><template
       v-if="card.claim.silent"> · {{ t('silent until {0}', time(card.claim.silent)) }}</template></span></p>
     <div class="controls">
-      <button v-if="!card.claim" type="button" class="small have" @click="send('have', { have: card.key })"
+      <button v-if="!card.claim" type="button" class="small have" @click="send('have', { have: card.key }, card.title)"
         :aria-label="t('I have it: {0}', card.title)">{{ t('I have it') }}</button>
-      <button v-else type="button" class="small" @click="send('have', { release: card.key })"
+      <button v-else type="button" class="small" @click="send('have', { release: card.key }, card.title)"
         :aria-label="t('Release: {0}', card.title)">{{ t('Release') }}</button>
-      <button type="button" class="small quiet" @click="send('have', { have: card.key, silence: '10 min' })"
+      <button type="button" class="small quiet" @click="send('have', { have: card.key, silence: '10 min' }, card.title)"
         :aria-label="t('Silence for 10 minutes: {0}', card.title)">{{ t('Silence 10 min') }}</button>
       <button type="button" class="small quiet" @click="isHanding = !isHanding" :aria-expanded="isHanding ? 'true' : 'false'"
         :aria-label="t('Hand over: {0}', card.title)">{{ t('Hand over') }}</button>
@@ -67,7 +67,7 @@ const card = {
   },
   methods: {
     hand() {
-      if (this.to.trim()) this.send("have", { have: this.card.key, to: this.to.trim() });
+      if (this.to.trim()) this.send("have", { have: this.card.key, to: this.to.trim() }, this.card.title);
       this.isHanding = false;
     },
     tie(words) {
@@ -83,8 +83,8 @@ export default {
     <div class="card-head"><h2 id="feed-title">{{ t('Feed') }}</h2>
       <span class="number" v-if="order?.length">{{ order.length }}</span>
       <span class="hint order" v-if="order?.length">{{ t('worst first') }}</span></div>
-    <p v-if="order?.length && !alarm.isOn" class="silent"><span class="icon-box" v-html="icon('mute')"></span>
-      <span>{{ t('This page makes no sound: the alarm is off.') }}</span></p>
+    <p v-if="alarm.isWaiting || (order?.length && !alarm.isOn)" class="silent"><span class="icon-box" v-html="icon('mute')"></span>
+      <span>{{ t(alarm.isWaiting ? 'The alarm is on again when you touch this page: until then it makes no sound.' : 'This page makes no sound: the alarm is off.') }}</span></p>
     <p v-if="told?.words" class="silent" role="alert">{{ told.words }}</p>
     <p class="sr" role="status" aria-live="polite" id="feed-news">{{ news }}</p>
     <div v-if="!order?.length" class="empty big">
@@ -163,8 +163,7 @@ export default {
       }
     },
     chart(card) {
-      this.send("history", { device: card.key });
-      this.$refs.chart.showModal();
+      if (this.send("history", { device: card.key })) this.$refs.chart.showModal();
     },
     ask() {
       denwatch.show("ask", true);

@@ -16,11 +16,11 @@ export default {
         <p class="refusal" v-if="one.error">{{ one.error }}</p>
         <div class="controls">
           <button type="button" class="small" :aria-pressed="one.is_muted ? 'true' : 'false'"
-            @click="send('mute', { name: one.name, muted: !one.is_muted })"
+            @click="send('mute', { name: one.name, muted: !one.is_muted }, one.label)"
             :aria-label="t(one.is_muted ? 'Show again: {0}' : 'Mute: {0}', one.label)">
             <span class="icon-box" v-html="icon(one.is_muted ? 'mute' : 'bell')"></span>{{ t(one.is_muted ? 'Muted' : 'Mute') }}</button>
           <select :value="one.top ?? ''" :aria-label="t('How many of: {0}', one.label)"
-              @change="send('top', { name: one.name, top: $event.target.value ? +$event.target.value : null })">
+              @change="send('top', { name: one.name, top: $event.target.value ? +$event.target.value : null }, one.label)">
               <option value="">{{ t('show all') }}</option>
               <option v-for="count in counts(one.top)" :key="count" :value="count">{{ t('top {0}', count) }}</option>
             </select>
@@ -29,7 +29,7 @@ export default {
           <button v-if="ending !== one.name" type="button" class="small quiet" @click="confirmEnd(one.name)"
             :aria-label="t('Unsubscribe: {0}', one.label)" :data-end="one.name">{{ t('Unsubscribe') }}</button>
           <span v-else class="confirm" role="group" :aria-label="t('End {0}?', one.label)">
-            <button type="button" class="small danger" :data-confirm="one.name" @click="end(one.name)">{{ t('End it') }}</button>
+            <button type="button" class="small danger" :data-confirm="one.name" @click="end(one)">{{ t('End it') }}</button>
             <button type="button" class="small quiet" @click="keep(one.name)">{{ t('Keep') }}</button>
           </span>
         </div>
@@ -74,8 +74,8 @@ export default {
       return [...new Set([1, 3, 5, 10, 20, ...(top ? [top] : [])])].sort((a, b) => a - b);
     },
     share(one) {
-      this.send("share", { link: `${location.origin}/#ask=${encodeURIComponent(one.words)}` });
-      this.$refs.share.showModal();
+      const link = `${location.origin}/#ask=${encodeURIComponent(one.words)}`;
+      if (this.send("share", { link })) this.$refs.share.showModal();
     },
     change(one) {
       dispatchEvent(new CustomEvent("denwatch-write", { detail: { words: one.text, changes: one } }));
@@ -91,10 +91,10 @@ export default {
       this.ending = "";
       this.focus(`[data-end="${CSS.escape(name)}"]`);
     },
-    end(name) {
+    end(one) {
       this.ending = "";
-      this.announcement = this.t("The subscription has ended.");
-      this.send("end", { name });
+      const isSent = this.send("end", { name: one.name }, one.label);
+      this.announcement = this.t(isSent ? "The subscription has ended." : "Stored in this browser. It is sent when the console answers.");
       this.$el.querySelector("section").focus();
     },
   },

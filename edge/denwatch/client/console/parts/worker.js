@@ -1,8 +1,8 @@
 // The service worker: the page's own files for times without the console, and its notifications.
 // Nothing of what people or sensors sent is kept here.
-const CACHE = "denwatch-page-1";
+const CACHE = "denwatch-page-2";
 const FILES = [
-  "/", "/manifest.json", "/icon.svg", "/console.css", "/strings.js", "/vue.js", "/shared.js", "/alarm.js", "/page.js",
+  "/", "/manifest.json", "/icon.svg", "/icon-192.png", "/icon-512.png", "/icon-maskable.png", "/console.css", "/strings.js", "/vue.js", "/shared.js", "/alarm.js", "/page.js",
   "/bar.js", "/composer.js", "/subscriptions.js", "/feed.js", "/find.js", "/nodes.js", "/sources.js", "/plan.js",
 ];
 
