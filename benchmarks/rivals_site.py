@@ -102,9 +102,9 @@ def write_json(values: Sequence[int]) -> bytes:
     return json.dumps(dict(zip(NAMES, values, strict=True)), separators=(",", ":")).encode()
 
 
-def encode_rule(rule: Rule) -> bytes:
-    """Return a rule as a subscription vector."""
-    return encode(SubscriptionVector(EVENT, [Predicate(*part) for part in rule]))
+def encode_rule(rule: Rule, handle: int = 0) -> bytes:
+    """Return a rule as a subscription vector; a device tells its vectors apart by the handle."""
+    return encode(SubscriptionVector(EVENT, [Predicate(*part) for part in rule], handle=handle))
 
 
 # The servers ------------------------------------------------------------------------------------

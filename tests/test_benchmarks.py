@@ -15,7 +15,7 @@ from denwatch.protocol.vectors import NotificationVector, Reading
 
 from benchmarks import rivals_builds
 from benchmarks.__main__ import MEASUREMENTS, PAPERS, find_module
-from benchmarks.rivals import summarise
+from benchmarks.rivals import measure_air, summarise
 from benchmarks.rivals_site import NAMES, draw_site_work, encode_rule, write_sql
 from benchmarks.rivals_tree import compare_matchers, draw_tree_work, write_expression
 
@@ -87,3 +87,10 @@ def test_a_rival_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     result = summarise({}, {}, {"ours": 1, "every": 2}, {"ekuiper": "no Go"})
     assert result["missing_ekuiper"] == "no Go"
     assert not any(name.startswith("over_") for name in result)
+
+
+def test_rivals_count_what_a_device_sends() -> None:
+    air = measure_air(4, 1)
+    assert air["missed"] == 0
+    assert 0 < air["sent"] < air["readings"] // 2
+    assert air["ours"] < air["filtered"] < air["every"]
