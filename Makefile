@@ -133,9 +133,12 @@ sbom: $(SETUP) ## Write the software bill of materials (CycloneDX) into dist/
 	$(PYTHON) -m cyclonedx_py requirements requirements/image.txt --pyproject pyproject.toml \
 		--output-reproducible --of JSON -o dist/denwatch.cdx.json
 
-site: $(SETUP) ## Make docs/ a site that can be searched offline, in build/site
-	@test -x build/docs/bin/mkdocs || (python3 -m venv build/docs && \
-		build/docs/bin/python -m pip install -q --require-hashes -r requirements/docs.txt)
+build/docs/.done: requirements/docs.txt
+	python3 -m venv build/docs
+	build/docs/bin/python -m pip install -q --require-hashes -r requirements/docs.txt
+	@touch $@
+
+site: build/docs/.done ## Make docs/ a site that can be searched offline, in build/site
 	build/docs/bin/mkdocs build --strict -q
 
 containers: ## Build the images, run the site in containers and walk the path (needs root, podman, debootstrap)

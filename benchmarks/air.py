@@ -176,13 +176,13 @@ def run_patients(patients: int, seed: int) -> Row:
     total = dict.fromkeys(ROW, 0)
     for number in range(patients):
         signs = list(draw_patient(Random(seed * 1000 + number), number % (patients // ILL) == 0))
-        event = make_event(vocabulary, "patient", SIGNS, Callback(_play(signs)))
+        event = make_event(vocabulary, "patient", SIGNS, Callback(play(signs)))
         for key, value in run_device(event, vectors, len(signs)).items():
             total[key] += value
     return total
 
 
-def _play(signs: list[list[float]]) -> Callable[[int], int]:
+def play(signs: list[list[float]]) -> Callable[[int], int]:
     """Return what reads a minute after the other; field 0 is always asked first."""
     minutes = iter(signs)
     now: list[float] = []

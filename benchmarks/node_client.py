@@ -168,6 +168,7 @@ class Publisher:
         self._window = window
         self._flying = 0
         self._next = 0
+        self._limit: int | None = None
         client.on_puback = self._take_pubacks
 
     @property
@@ -177,6 +178,7 @@ class Publisher:
 
     def go_on(self, limit: int | None = None) -> None:
         """Send what the window allows, up to the message with this number."""
+        self._limit = limit
         last = len(self._packets) if limit is None else min(limit, len(self._packets))
         last = min(last, self._next + self._window - self._flying)
         if last <= self._next:
@@ -193,7 +195,7 @@ class Publisher:
 
     def _take_pubacks(self, count: int) -> None:
         self._flying -= count
-        self.go_on()
+        self.go_on(self._limit)
 
     async def run_paced(self, rate: float) -> None:
         """Send evenly, so many a second, whatever comes back."""

@@ -33,6 +33,7 @@ PLAIN = "bench/plain"
 RELAY = "bench/relay"
 WINDOW = 10  # of each publisher
 RELAY_WINDOW = 100
+_PATIENCE = 600.0  # s for the answer to a hello
 _SETTLE = 3.0  # s without news from the node: a device has its vectors
 _QUEUE = "bench-queue"
 
@@ -106,14 +107,17 @@ async def connect_device(node: Node, device: Device) -> Client:
 
 
 async def greet(node: Node, devices: Sequence[Device]) -> None:
-    """Let devices say hello, and take all vectors that the node has for them."""
+    """Let devices say hello, and take the answers and all vectors that the node has for them."""
     clients = []
     for device in devices:
         client = await connect_device(node, device)
         Publisher(client, device.topic + "hello", [device.make_hello()], 1).go_on()
         clients.append(client)
-    seen, since = -1, time.monotonic()
-    while time.monotonic() - since < _SETTLE:
+    began = since = time.monotonic()
+    seen = -1
+    while time.monotonic() - since < _SETTLE or not all(device.is_greeted for device in devices):
+        if time.monotonic() - began > _PATIENCE:
+            raise TimeoutError("a hello was not answered")
         now = sum(client.received for client in clients)
         if now != seen:
             seen, since = now, time.monotonic()

@@ -114,14 +114,17 @@ def fill_store(node: Node, count: int, people: int, seed: int, now: int) -> None
 
     `count` are of people who are not there, and each of the `people` who are has one more.
     """
-    rng = random.Random(seed)
+    store_subscriptions(node, list(_draw_subscriptions(random.Random(seed), count, people)), now)
+
+
+def store_subscriptions(node: Node, subscriptions: Sequence[tuple[str, bytes]], now: int) -> None:
+    """Put subscriptions, each with its owner, into the store of a node that never ran."""
     config = load_config(node.config)
     keyring = open_keyring(config.folder)
     hash = shorten_hash(load_shipped("rescue"))
     config.data.mkdir(parents=True, exist_ok=True)
     with Store(config.data / DATABASE, NAME, first_epoch=max(1, now // 1000)) as store:
         epoch = store.epoch
-        subscriptions = list(_draw_subscriptions(rng, count, people))
         for sequence, (owner, vector) in enumerate(subscriptions, 1):
             body = SubscriptionBody(owner, "medic", "", now, FUZZY, hash, vector, {})
             dot = Dot(NAME, epoch, sequence)
@@ -206,12 +209,14 @@ class Device:
         self._next = 1
         self._frames = 0
         self._answer = frames.HelloAnswer(epoch, 0, 0)
+        self.is_greeted = False
 
     def hear(self, payload: bytes) -> None:
         """Take a frame of the node: batches belong to its answer to the hello."""
         frame = frames.open_frame(self._link, frames.DOWN, payload)
         if frame.kind == frames.MESSAGE and "hello" in decode_message(frame.body)[1]:
             self._answer = frames.HelloAnswer(self._epoch, frame.epoch, frame.sequence)
+            self.is_greeted = True
 
     def make_hello(self) -> bytes:
         """Return the first frame."""

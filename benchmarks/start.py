@@ -160,24 +160,24 @@ def measure_full(folder: Path, count: int, seed: int) -> dict[str, float]:
 # What is installed ------------------------------------------------------------------------------
 
 
-def measure_install() -> dict[str, float]:
-    """Return the MB of each distribution that `denwatch[node]` needs, itself included."""
+def measure_install(extra: str = "node") -> dict[str, float]:
+    """Return the MB of each distribution that `denwatch` with an extra needs, itself included."""
     sizes: dict[str, float] = {}
-    todo = [("denwatch", "node")]
+    todo = [("denwatch", extra)]
     seen = set()
     while todo:
-        name, extra = todo.pop()
-        if (name, extra) in seen:
+        name, part = todo.pop()
+        if (name, part) in seen:
             continue
-        seen.add((name, extra))
+        seen.add((name, part))
         try:
             found = distribution(name)
         except PackageNotFoundError:  # not needed on this machine
             continue
         sizes[name] = _measure_package() if name == "denwatch" else _measure_files(found)
-        for text in _list_ours(extra) if name == "denwatch" else found.requires or ():
+        for text in _list_ours(part) if name == "denwatch" else found.requires or ():
             needed = Requirement(text)
-            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+            if needed.marker is None or needed.marker.evaluate({"extra": part}):
                 todo += [(needed.name.lower(), each) for each in needed.extras or ("",)]
     return sizes
 

@@ -6,14 +6,21 @@ import json
 import re
 import shlex
 import stat
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from denwatch.cli import main
-from denwatch.cli.errors import INTERRUPTED, MISSING, WRONG_INPUT, WRONG_USAGE
+from denwatch.cli.common import need_extra
+from denwatch.cli.errors import INTERRUPTED, MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
 
-from simulator.site import Site, run_denwatch
+from simulator.site import ENVIRONMENT, REPOSITORY, Site, run_denwatch
+
+# A shell that knows `denwatch` as this Python's, also where it is not among the commands.
+COMMAND = ("sh", "-ec", f'denwatch() {{ {sys.executable} -m denwatch.cli "$@"; }}; eval "$0"')
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +211,53 @@ def test_every_hint_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(" retire dog-2" in line for line in done)
     assert any("--secrets --output dog-1.json" in line for line in done)
     assert any(line.startswith("denwatch plot") for line in done)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_doctors_advice_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Advice that begins with a command mends what it is about, also where a path has a space."""
+    run_denwatch("node", "--init", "my north", "--name", "north")
+    run_denwatch("keys", "--directory", "my north", "add", "subscriber", "ann", "--role", "medic")
+    keys = json.loads(Path("my north/keys.json").read_text(encoding="utf-8"))
+    keys["subscribers"]["ann"]["role"] = "pilot"
+    Path("my north/keys.json").write_text(json.dumps(keys), encoding="utf-8")
+    Path("my north/authority.json").chmod(0o644)
+
+    def find_wrong(*more: str) -> list[dict[str, str]]:
+        main(["doctor", "my north", "--json", *more])
+        found = json.loads(capsys.readouterr().out)
+        return [one for one in found if one["state"] == "wrong"]
+
+    first = find_wrong()
+    assert len(first) == 2
+    for one in first:
+        subprocess.run([*COMMAND, one["advice"]], check=True, env=ENVIRONMENT)
+    assert find_wrong() == []
+    Path("my north/keys.json").chmod(0o644)
+    refused = find_wrong()[0]["what"]
+    subprocess.run([*COMMAND, re.findall(r"`(.*)`", refused)[0]], check=True, env=ENVIRONMENT)
+    last = find_wrong("--running")[0]["advice"]
+    subprocess.run([*COMMAND, f"{last} --check"], check=True, env=ENVIRONMENT)
+    Path("my south").mkdir()
+    assert main(["doctor", "my south"]) == MISSING
+    hint = re.findall(r"`(.*)`", capsys.readouterr().err)[0]
+    subprocess.run([*COMMAND, f"{hint} --name south"], check=True, env=ENVIRONMENT)
+
+
+def test_hints_name_extras_that_are_there() -> None:
+    """`need_extra` prints a line for pip: with an extra of ours that is not about to go."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {name for name, needs in project["optional-dependencies"].items() if needs}
+    named = set()
+    for path in (REPOSITORY / "edge/denwatch/cli").glob("*.py"):
+        named |= set(re.findall(r'need_extra\("(\w+)"', path.read_text(encoding="utf-8")))
+    assert {"node", "spark", "alerts"} <= named <= extras
+    with pytest.raises(CommandError) as told, need_extra("node"):
+        raise ImportError("no", name="numpy")
+    _, _, hint = str(told.value).partition(": ")
+    assert shlex.split(hint) == ["pip", "install", "denwatch[node]"]
+    for needs in project["optional-dependencies"].values():
+        assert not any(need.startswith("denwatch[client]") for need in needs)
 
 
 def test_the_version_has_the_commit() -> None:

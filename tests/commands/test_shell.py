@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -174,8 +175,15 @@ def test_without_root_or_systemd_nothing_is_begun(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(sys, "executable", "/opt/denwatch/bin/python")
-    assert main(["node", str(folder), "--install"]) == 1
-    assert "this needs root" in capsys.readouterr().err
+    spaced = folder.rename(folder.with_name("my north"))
+    assert main(["node", str(spaced), "--install"]) == 1
+    told = capsys.readouterr().err
+    assert "this needs root" in told
+    again = shlex.split(told.splitlines()[-1])
+    assert again == ["sudo", "/opt/denwatch/bin/denwatch", "node", str(spaced), "--install"]
+    assert main([*again[2:], "--dry-run"]) == 0  # what it says is a command that is understood
+    spaced.rename(folder)
+    capsys.readouterr()
     monkeypatch.setattr(sys, "executable", "/home/ann/venv/bin/python")
     assert main(["node", str(folder), "--install"]) == 1
     assert "home folder" in capsys.readouterr().err

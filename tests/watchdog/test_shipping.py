@@ -417,6 +417,11 @@ def test_the_command_checks_before_it_runs(
     path.write_text(json.dumps(make_config()))
     assert watchdog.run(["--check", str(path)]) == 0
     assert "good" in capsys.readouterr().out
+    assert watchdog.run(["--check", "--json", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is True
+    assert told["config"] == str(path)
+    assert told["spool_years"] > 0
     path.write_text("{")
     with pytest.raises(CommandError):
         watchdog.run([str(path)])

@@ -157,8 +157,8 @@ def send_apprise(url: str, title: str, text: str) -> None:
 def run(argv: list[str]) -> int:
     """Send alerts until it is stopped."""
     arguments = _parse(argv)
-    with common.need_extra("client"):
-        from denwatch.client.subscriber import SubscriberError
+    from denwatch.client.subscriber import SubscriberError
+
     with common.refuse(SubscriberError):
         return _run(arguments)
 

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -41,6 +42,7 @@ _EXTRAS = {  # a package that nothing else brings
     "console": "nicegui",
     "plot": "matplotlib",
     "device": "mpremote",
+    "alerts": "apprise",
 }
 _LEAST_SPACE = 50 << 20
 _MUCH_SPACE = 1 << 30
@@ -87,7 +89,9 @@ def _look(paths: list[str], is_running: bool) -> Iterator[Finding]:
         if path.suffix == ".json":
             yield from check_device(path)
         elif path.is_dir() and not (path / "node.toml").exists():
-            raise CommandError(f"{path} has no node.toml: `denwatch node --init {path}`", MISSING)
+            raise CommandError(
+                f"{path} has no node.toml: `denwatch node --init {quote(str(path))}`", MISSING
+            )
         elif not path.exists():
             raise CommandError(f"{path}: no such folder or file", MISSING)
         else:
@@ -198,7 +202,8 @@ def check_folder(folder: Path, is_running: bool) -> Iterator[Finding]:
     for name, app in sorted(registry.subscribers.items()):
         if app.role not in config.roles and app.role != "operator":
             words = f"{name} has the role {app.role}, which node.toml does not have"
-            advice = f"denwatch keys --directory {folder} role {name} {next(iter(config.roles))}"
+            role = next(iter(config.roles))
+            advice = f"denwatch keys --directory {quote(str(folder))} role {name} {role}"
             yield Finding(WRONG, words, advice)
     yield _check_space(config.data)
     answers = [_reach(address.host, address.port) for address in config.listen]
@@ -207,7 +212,7 @@ def check_folder(folder: Path, is_running: bool) -> Iterator[Finding]:
         if answer is None:
             yield Finding(OK, f"{words} answers")
         elif is_running:
-            yield Finding(WRONG, f"{words}: {answer}", f"denwatch node {folder}")
+            yield Finding(WRONG, f"{words}: {answer}", f"denwatch node {quote(str(folder))}")
     if not is_running:
         try:
             damaged = check_node(config)
@@ -233,7 +238,9 @@ def _check_secrets(paths: Iterable[Path]) -> Iterator[Finding]:
     for path in paths:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            yield Finding(WRONG, f"{path}: other users can read it", f"chmod 600 {path}")
+            yield Finding(
+                WRONG, f"{path}: other users can read it", f"chmod 600 {quote(str(path))}"
+            )
         else:
             yield Finding(OK, f"{path}: only its owner can read it")
 
@@ -246,7 +253,9 @@ def _check_certificate(path: Path) -> Finding:
     except (OSError, ValueError) as error:
         return Finding(WRONG, f"{path}: {error}")
     left = end.timestamp() - time.time()
-    advice = f"denwatch keys --directory {path.parents[1]} renew" if left < _SOON else ""
+    advice = (
+        f"denwatch keys --directory {quote(str(path.parents[1]))} renew" if left < _SOON else ""
+    )
     state = OK if left > _SOON else NOTE if left > 0 else WRONG
     return Finding(state, f"{path}: valid until {end:%Y-%m-%d}", advice)
 

@@ -57,7 +57,9 @@ def run(argv: list[str]) -> int:
     with refuse(ValueError, StoreError, OSError):
         path = Path(arguments.config)
         if not path.exists():
-            raise CommandError(f"{path}: no such node: `denwatch node --init {path}`", MISSING)
+            raise CommandError(
+                f"{path}: no such node: `denwatch node --init {shlex.quote(str(path))}`", MISSING
+            )
         config = _load(path / CONFIG_FILE if path.is_dir() else path, arguments.broker or "")
         start_logging(config.name, arguments.log, arguments.level)
         if arguments.check:

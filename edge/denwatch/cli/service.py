@@ -9,6 +9,7 @@ image that is being made, a test), and nothing is started. Uninstalling leaves t
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -136,25 +137,33 @@ def install(name: str, source: Path, root: Path, is_dry: bool) -> int:
     """Install a node; print each step, and carry it out unless this is a rehearsal."""
     made = Installation(name, root)
     program = _find_program(made.is_live and not is_dry)
-    _carry_out(made.list_steps(source, program), is_dry, made)
+    words = ["node", str(source), "--install"]
+    _carry_out(made.list_steps(source, program), is_dry, made, words)
     if not is_dry:
         print(f"{name} is installed; to look at it:")
-        print(f"  systemctl status {made.service}\n  denwatch doctor {made.folder}")
+        print(
+            f"  systemctl status {made.service}\n  denwatch doctor {shlex.quote(str(made.folder))}"
+        )
     return 0
 
 
 def uninstall(name: str, root: Path, is_dry: bool) -> int:
     """Uninstall a node; its folder and the user stay."""
     made = Installation(name, root)
-    _carry_out(made.list_removal(), is_dry, made)
+    _carry_out(made.list_removal(), is_dry, made, ["node", name, "--uninstall"])
     if not is_dry:
         print(f"{name} is uninstalled; {made.folder} stays, with its keys and data")
     return 0
 
 
-def _carry_out(steps: Iterator[InstallStep], is_dry: bool, made: Installation) -> None:
+def _carry_out(
+    steps: Iterator[InstallStep], is_dry: bool, made: Installation, words: list[str]
+) -> None:
+    """Carry the steps out; `words` are the command's, for somebody who has to repeat it."""
     if made.is_live and not is_dry and os.geteuid():
-        raise CommandError("this needs root: sudo denwatch node …; --dry-run shows the steps")
+        # sudo looks for commands in places of its own, so it is told where this one is.
+        again = shlex.join(["sudo", str(Path(sys.executable).with_name("denwatch")), *words])
+        raise CommandError(f"this needs root; --dry-run shows the steps:\n  {again}")
     if made.is_live and not is_dry and not Path("/run/systemd/system").is_dir():
         raise CommandError("this machine does not run systemd; --root FOLDER prepares another one")
     for step in steps:

@@ -32,8 +32,7 @@ def run(argv: list[str]) -> int:
         config = json.loads(read_file(path))
         check_config(config)
     if arguments.check:
-        print(f"{path}: good")
-        print(f"spool: flash for {estimate_life(config):,.0f} years, if every reading is stored")
+        _report_check(path, estimate_life(config), arguments.json)
         return 0
     if arguments.micropython:
         return _run_micropython(arguments.micropython, path, arguments.report)
@@ -45,6 +44,14 @@ def run(argv: list[str]) -> int:
     except (KeyError, ValueError, OSError, RuntimeError) as error:
         raise CommandError(f"{path}: {type(error).__name__}: {error}") from None
     return 0
+
+
+def _report_check(path: Path, years: float, is_json: bool) -> None:
+    if is_json:
+        print(json.dumps({"ok": True, "config": str(path), "spool_years": round(years, 1)}))
+    else:
+        print(f"{path}: good")
+        print(f"spool: flash for {years:,.0f} years, if every reading is stored")
 
 
 def _run_micropython(interpreter: str, path: Path, period: float) -> int:
@@ -68,6 +75,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = build_parser("watchdog", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("config", nargs="?", default="watchdog.json", help="the configuration")
     add_option(parser, "--check", "check the configuration and stop")
+    add_option(parser, "--json", "with --check: one JSON object")
     add_option(parser, "--report SECONDS", "print all counters as JSON", type=float, default=0)
     add_option(parser, "--micropython PROGRAM", "run it under this MicroPython")
     return parser.parse_args(argv)

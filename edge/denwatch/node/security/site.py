@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -295,9 +296,10 @@ def read_secret_file(path: Path) -> bytes:
             if not stat.S_ISREG(mode):
                 raise SecurityError(f"{path}: not a file")
             if mode & 0o077:
+                mend = f"chmod 600 {shlex.quote(str(path))}"
                 raise SecurityError(
                     f"{path}: other users may read it (mode {mode & 0o777:04o}); run "
-                    f"`chmod 600 {path}`, and rotate its keys if somebody has read them"
+                    f"`{mend}`, and rotate its keys if somebody has read them"
                 )
             data = stream.read(MAX_FILE + 1)
     except OSError as error:
