@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from denwatch.node.core.items import KINDS
+
 from simulator.evidence import (
     FOREVER,
     AskedSubscription,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_RUNS = 200  # of one node, as others know it
 _SIGNED = 64
+_PATIENCE = 10_000  # ms after which an item is set aside at which a node fails
 FINAL |= {"understood", "unstopped", "damaged", "stores", "back", "own-voice", "unsilenced"}
 
 
@@ -68,6 +71,18 @@ def check_unstopped(play: Play) -> Iterator[Violation]:
         for defect, count in Counter(host.defects).items():
             where = defect.removeprefix("at its start: ").partition(":")[0]  # in which function
             yield Violation("unstopped", f"{host.name}, {count} times: {defect}", where)
+
+
+@check("set-aside", order=-7)
+def check_set_aside(play: Play) -> None:
+    """A node that fails at an item in its ticks goes on without it."""
+    for host in _list_whole(play):
+        for dot in host.poisoned if host.is_up else ():
+            for kind in KINDS:
+                item = host.item_store.get(host.store, kind, dot)
+                if item is not None and item.expires + _PATIENCE < host.time:
+                    what = f"{host.name} fails at {dot.id:016x} again and again"
+                    raise Violation("set-aside", what)
 
 
 @check("understood", order=-7)
