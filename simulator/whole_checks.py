@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from denwatch.node.core.items import KINDS
+from denwatch.node.core.items import KINDS, NOTIFICATION
 
 from simulator.evidence import (
     FOREVER,
@@ -24,7 +24,7 @@ from simulator.keyrings import hash_of, make_secret
 from simulator.keys import KEY_ID
 from simulator.liars import find_lies
 from simulator.registry import CHECKS, FINAL, Violation, check
-from simulator.whole_scenarios import MALLORY, WHOLE
+from simulator.whole_scenarios import MALLORY, POST, WHOLE
 
 if TYPE_CHECKING:
     from simulator.faults import Play
@@ -107,8 +107,13 @@ def check_back(play: Play) -> Iterator[Violation]:
 
 @check("own-voice", order=-5)
 def check_own_voice(play: Play) -> None:
-    """Nobody speaks for another: names are what the node says that registered them."""
+    """Nobody speaks for another: names are what the node says that registered them, and readings
+    come from nodes through which their device speaks."""
     for host in _list_whole(play):
+        for dot, knew in sorted(find_lies(play).readings.items()):
+            if host.name in knew and host.is_up and host.item_store.holds(NOTIFICATION, dot):
+                what = f"{host.name} has a reading of {POST} that {dot.origin} made up"
+                raise Violation("own-voice", what, "reading")
         for name, knew in sorted(find_lies(play).names.items()):
             what = _find_theft(play, host, name) if host.name in knew else ""
             if what:

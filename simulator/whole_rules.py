@@ -11,6 +11,7 @@ from denwatch.node.core.peers import item_exchange, knowledge
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.runtime import build, process
 from denwatch.node.runtime.durable_node import DurableNode
+from denwatch.node.security import Keyring
 from denwatch.node.security.notices import RegistrationsBuilder
 from denwatch.node.store import Store, interface
 
@@ -140,6 +141,14 @@ RULES |= {
         lambda _: lambda *_: True,
         "what was registered at a node is changed there",
         ("lying-registrations",),
+        {"whole": 1},
+    ),
+    "device-nodes": Rule(
+        Keyring,
+        "may_speak",
+        lambda _: lambda *_: True,
+        "a device's readings come from the nodes that its registration names",
+        ("lying-readings",),
         {"whole": 1},
     ),
     "configured-limits": Rule(
