@@ -328,7 +328,7 @@ def test_a_member_makes_no_readings_and_receipts_for_others(place: Place, member
 def test_a_member_ends_nothing_of_others(place: Place, member: Member) -> None:
     with App(place.node.port, "eve", place.bad) as app:
         app.subscribe("dens/1/reply/eve")
-        app.ask("eve", '{"subscribe": "gas is high", "name": "own"}')
+        assert app.ask("eve", '{"subscribe": "heart rate above 100", "name": "own"}')["ok"]
         member.say(SUBSCRIPTION, make_subscription(options={"name": "made up"}))
 
         def list_names() -> set[str]:
