@@ -231,7 +231,7 @@ phases side by side says more than a time.
 
 {format_table(header, rows)}
 
-- The process ended {result["node_exits"]} times, and {result["node_restarts"]} runs of the node did;
+- The process ended {result["node_exits"]} times, runs of the node {result["node_restarts"]} times;
   {result["acked_lost"]} of {known} acknowledged readings did not reach the medic; of {logins} new
   logins during attacks {result["logins_refused"]} were refused. Memory before the first attack:
   {result["memory_before_mib"]} MiB.

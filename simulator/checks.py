@@ -223,8 +223,8 @@ def check_present(play: Play) -> Iterator[Violation]:
 def check_held_back(play: Play) -> Iterator[Violation]:
     """Nothing wanted is held back: a device tells every reading that a subscription in force wants.
 
-    Of all readings that it took, told or not, each held against the definition of a match. A subscription
-    is in force where a node has it, and that node has had the time to tell its devices.
+    Of all readings that it took, told or not, each held against the definition of a match. A
+    subscription is in force where a node has it, and that node had the time to tell its devices.
     """
     subscriptions = [
         asked
@@ -290,8 +290,8 @@ def _is_due(play: Play, asked: AskedSubscription, device: EmulatedDevice, taken:
 def _find_never_told(
     play: Play, asked: AskedSubscription, device: EmulatedDevice, due: list[Taken]
 ) -> Iterator[Violation]:
-    """Of a subscription to what is significant, the first match in a run of the device is: say if none
-    was told."""
+    """Of a subscription to what is significant, the first match in a run of the device is: say if
+    none was told."""
     told = {
         taken.epoch
         for taken in device.taken

@@ -102,10 +102,12 @@ def _watch_core(node: Node, records: _Records, poisoned: set[Dot]) -> None:
     """
     handle, perform, remove = node.handle, node.perform, node.item_store.remove
 
-    def remove_item(transaction: Transaction, kind: int, dot: Dot, *why: str) -> Item | None:
+    def remove_item(
+        transaction: Transaction, kind: int, dot: Dot, reason: str, source: str = ""
+    ) -> Item | None:
         if dot in poisoned:
             raise LateDefect(dot.id)
-        return remove(transaction, kind, dot, *why)
+        return remove(transaction, kind, dot, reason, source)
 
     node.item_store.remove = remove_item  # type: ignore[method-assign]
 

@@ -17,8 +17,6 @@ from denwatch.node.store import Store, interface
 
 from simulator.registry import RULES, Rule
 
-_SHORT = 400  # bytes; a frame between two nodes is longer
-
 
 def _serve_once(_: Callable[..., None]) -> Callable[..., None]:
     """End the process with the first error of a run."""
@@ -77,20 +75,7 @@ def _end_with(_: Callable[..., None]) -> Callable[..., None]:
     return fail
 
 
-def _read_less(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a server refuse packets that its own configuration lets other nodes send."""
-    return lambda config: replace(read(config), packet_bytes=_SHORT)
-
-
 RULES |= {
-    "packets-fit": Rule(
-        build,
-        "read_limits",
-        _read_less,
-        "what one node may send, the server of another accepts",
-        ("kill",),
-        {"whole": 1},
-    ),
     "tick": Rule(
         DurableNode,
         "_skip_failed",

@@ -182,7 +182,6 @@ def test_a_member_silences_nobody(lie: str) -> None:
     ("rule", "broken", "first"),
     [
         ("tick", "unstopped", 0),
-        ("packets-fit", "understood", 0),
         ("start-again", "back", 0),
         ("home-registers", "own-voice", 0),
         ("device-nodes", "own-voice", 0),

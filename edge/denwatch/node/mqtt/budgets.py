@@ -21,10 +21,10 @@ stops it for everybody. So each of them is counted where it is spent, by whoever
   the thread   an event of the core that takes c ms keeps everybody waiting who comes meanwhile:
                those are proportional to c, and wait c/2 each. So its price is c²/`SLICE_MS` where
                c is above `SLICE_MS`, and c below. What keeps them longer than `LONG_MS` is what
-               people notice: there it rises with c once more. A name earns `cpu_ms` a second, up to `BURST`
-               seconds of it, and waits while it is in debt. What the frames of devices, peers and
-               operators take is what others asked for, or many items: they earn more and pay c
-               alone, unless a frame was refused: lies are dear.
+               people notice: there it rises with c once more. A name earns `cpu_ms` a second, up
+               to `BURST` seconds of it, and waits while it is in debt. What the frames of devices,
+               peers and operators take is what others asked for, or many items: they earn more and
+               pay c alone, unless a frame was refused: lies are dear.
   turns        within one turn a name may have what is expected to take `TURN_MS`, at least one
                message; the rest waits for the next turn, and all links are read between two turns.
                Turns that follow each other at once are committed together, for some ms. What a
