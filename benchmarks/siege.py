@@ -6,8 +6,9 @@ member of the site with good keys lies at the rate of its line. Meanwhile a medi
 of their subscriptions, again and again, logs in anew now and then, and gets readings of a device.
 
 Headline: `honest_p99_ratio_…`, the 99th percentile of the medic's round trips under attack over
-that of the quiet phase before it, the median over the rounds (aim: at most 3 each); `node_exits`
-and `acked_lost` (aim: 0).
+that of the quiet phase before it, the median over the rounds (aim: at most 3 each); `node_exits`,
+`node_restarts` (runs of the node that ended, also within one process) and `acked_lost` (aim: 0);
+`memory_before_mib`, and `memory_after_mib_…` after the last phase of each attack.
 """
 
 from __future__ import annotations
@@ -150,28 +151,35 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         stand = Stand(Path(folder), files=4_096)
         stolen = stand.site.add_node("south").folder
         target = Target(stand.plain_port, stand.tls_port, _USER, stand.stranger_password, stolen)
+        memory: dict[str, int] = {}
         with stand:
             medic = Medic(stand)
+            before = stand.measure_memory() >> 20
             for number in range(rounds):
                 for name in ATTACKS:
                     quiet = medic.watch(seconds)
                     with besiege(name, target):
                         busy = medic.watch(seconds)
                     phases[name].append((quiet, busy))
-                    say(f"round {number + 1}, {name}: p99 {quiet.p99:.1f} → {busy.p99:.1f} ms")
+                    memory[name] = stand.measure_memory() >> 20
+                    trips = f"p99 {quiet.p99:.1f} → {busy.p99:.1f} ms"
+                    say(f"round {number + 1}, {name}: {trips}, {memory[name]} MiB")
                     time.sleep(_REST)
             exits = 0 if stand.is_running else 1
+            restarts = stand.node.journal.count("starts again from its store") + exits
             stand.wait_for_all()
             lost = len(stand.acknowledged - set(stand.received))
-            memory = stand.measure_memory() >> 20
             known = len(stand.acknowledged)
     result = {
         **{f"honest_p99_ratio_{name}": _find_ratio(each) for name, each in phases.items()},
         "node_exits": exits,
+        "node_restarts": restarts,
         "acked_lost": lost,
         "logins_refused": sum(busy.refused for each in phases.values() for _, busy in each),
+        "memory_before_mib": before,
+        **{f"memory_after_mib_{name}": each for name, each in memory.items()},
     }
-    page = _write_page(phases, result, known, memory, seconds)
+    page = _write_page(phases, result, known, seconds)
     print(page)
     if options.save:
         save_text("siege.md", page)
@@ -186,7 +194,6 @@ def _write_page(
     phases: dict[str, list[tuple[Phase, Phase]]],
     result: dict[str, Any],
     known: int,
-    memory: int,
     seconds: float,
 ) -> str:
     rows = []
@@ -203,11 +210,12 @@ def _write_page(
                 f"{median([median(b.trips) / median(q.trips) for q, b in each]):.2f}",
                 f"{median([p.cpu for p in quiet]):.2f}",
                 f"{median([p.cpu for p in busy]):.2f}",
+                f"{result[f'memory_after_mib_{name}']}",
             )
         )
     header = (
         *("attack", "p99 before, ms", "p99 under attack, ms", "ratio (aim: 3)", "of the rounds"),
-        *("ratio of medians", "processor before", "under attack"),
+        *("ratio of medians", "processor before", "under attack", "MiB after the last"),
     )
     count = len(next(iter(phases.values())))
     logins = sum(busy.logins for each in phases.values() for _, busy in each)
@@ -223,11 +231,13 @@ phases side by side says more than a time.
 
 {format_table(header, rows)}
 
-- The process ended {result["node_exits"]} times; {result["acked_lost"]} of {known} acknowledged
-  readings did not reach the medic; of {logins} new logins during attacks
-  {result["logins_refused"]} were refused. Memory at the end: {memory} MiB.
+- The process ended {result["node_exits"]} times, runs of the node {result["node_restarts"]} times;
+  {result["acked_lost"]} of {known} acknowledged readings did not reach the medic; of {logins} new
+  logins during attacks {result["logins_refused"]} were refused. Memory before the first attack:
+  {result["memory_before_mib"]} MiB.
 - What one long request takes of the thread is what a p99 shows: about 10 ms, and several times that
-  where more programs than processors want to run. After its savings a user gets two a second.
+  where more programs than processors want to run. A user's savings last for four of them, and then
+  there are two in five seconds.
 - The user's requests are lists, probes of 16 texts and subscriptions of 16 alternatives; it is not
   refused, it waits. The strangers' connections are silent, or in the middle of a first packet. A
   tenth of the member's messages are transactions of 50 receipts, signed, of notifications that do

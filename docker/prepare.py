@@ -167,7 +167,7 @@ def make_devices(site: Path) -> dict[str, str]:
     vocabulary = merge_vocabularies(first, second)
     passwords = {}
     for name, (node, event, names) in DEVICES.items():
-        keys(site, "add", "device", name)
+        keys(site, "add", "device", name, "--nodes", node)
         shown: dict[str, Any] = json.loads(keys(site, "show", name, "--secrets"))
         (entry,) = [entry for entry in shown["nodes"] if entry["name"] == node]
         entry["url"] = f"mqtts://{'broker' if node == FIRST else node}:{PORT}"

@@ -1,4 +1,4 @@
-"""What goes wrong with machines besides kills: full and decaying disks, too few files, far clocks.
+"""What goes wrong in a machine besides kills: its disk, files and clock, and the node itself.
 
 A full disk is full at every write and at opening, until somebody makes room. A disk that decays
 makes its node one that cannot be believed; when all heals, somebody puts a copy of the disk back.
@@ -9,10 +9,14 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from denwatch.node.core.items import DELIVERED, DeliveredBody, encode_body
+
 from simulator.registry import fault, on_heal
-from simulator.whole_scenarios import WHOLE
+from simulator.whole_scenarios import MALLORY, WHOLE
 
 if TYPE_CHECKING:
+    from denwatch.node.core.item_store import Transaction
+
     from simulator.faults import Play
 
 _FAR = 84 * 366 * 86_400_000  # ms: to a year after 2106
@@ -92,6 +96,21 @@ def set_far_clock(play: Play, first: int, second: int) -> None:
     back = 20_000 + second % 20_000
     world.calendar.wait(back, world.set_clock, name, -_FAR)
     world.calendar.wait(back + 2_000, world.kill, name, "killed in this century", 1_000)
+
+
+@fault("late-defect")
+def accept_poison(play: Play, first: int, second: int) -> None:
+    """Let a node accept an item at which it fails later, in a tick: when the item ends."""
+    if not play.scenario.dial(WHOLE):
+        return
+    host = play.world.whole(play.node(first))  # type: ignore[attr-defined]
+
+    def make(transaction: Transaction) -> None:
+        end = transaction.now + 2_000 + second % _LONG
+        body = encode_body(DeliveredBody(MALLORY, []))
+        host.poisoned.add(host.item_store.originate(transaction, DELIVERED, end, body).dot)
+
+    play.world._do(host, lambda: host.act(make, play.world.now))
 
 
 @on_heal.append

@@ -223,8 +223,8 @@ def check_present(play: Play) -> Iterator[Violation]:
 def check_held_back(play: Play) -> Iterator[Violation]:
     """Nothing wanted is held back: a device tells every reading that a subscription in force wants.
 
-    Of all readings that it took, told or not, each held against the definition of a match. A asked
-    is in force where a node has it, and that node has had the time to tell its devices.
+    Of all readings that it took, told or not, each held against the definition of a match. A
+    subscription is in force where a node has it, and that node had the time to tell its devices.
     """
     subscriptions = [
         asked
@@ -274,7 +274,7 @@ def check_tailored(play: Play) -> Iterator[Violation]:
 
 
 def _is_due(play: Play, asked: AskedSubscription, device: EmulatedDevice, taken: Taken) -> bool:
-    """Return whether a device must have known of a asked when it took a reading."""
+    """Return whether a device must have known of a subscription when it took a reading."""
     truth = play.truth
     if asked.vector is None and {name for name, _, _ in asked.triples} <= {"event", "device"}:
         return False  # its answer says that sensors do not send for it
@@ -290,8 +290,8 @@ def _is_due(play: Play, asked: AskedSubscription, device: EmulatedDevice, taken:
 def _find_never_told(
     play: Play, asked: AskedSubscription, device: EmulatedDevice, due: list[Taken]
 ) -> Iterator[Violation]:
-    """Of a asked for what is significant, the first match in a run of the device is: say if none
-    was told."""
+    """Of a subscription to what is significant, the first match in a run of the device is: say if
+    none was told."""
     told = {
         taken.epoch
         for taken in device.taken
@@ -476,7 +476,7 @@ def check_my_top(play: Play) -> None:
 
 @check("best")
 def check_best(play: Play) -> None:
-    """The k best are shown: what nobody saw of a asked for k had k as good ones beside it.
+    """The k best are shown: what nobody saw of a subscription to k had k as good ones beside it.
 
     Of what was read when all had been well for a while, so that nothing else kept it.
     """

@@ -243,12 +243,12 @@ def has_equal(host: HostedNode, asked: AskedSubscription) -> bool:
 
 
 def may_see(play: Play, asked: AskedSubscription) -> bool:
-    """Return whether a person's role lets them see what a asked asks for, to the end."""
+    """Return whether a person's role lets them see what a subscription asks for, to the end."""
     return not asked.list_names() & set(HIDDEN.get(play.world.roster.roles[asked.person.name], ()))
 
 
 def is_in_doubt(play: Play, asked: AskedSubscription) -> bool:
-    """Return whether nobody can say from outside if a asked is in force.
+    """Return whether nobody can say from outside if a subscription is in force.
 
     It may have been replaced or taken back by its name, unless all still have it; a disk that lied
     may have lost it; and when it ends by itself is a question of clocks.
@@ -273,7 +273,7 @@ def read_note(vector: bytes) -> NotificationVector:
 
 
 def find_degree(asked: AskedSubscription, body: Seen) -> int:
-    """Return how well a note meets a asked; -1: not at all."""
+    """Return how well a note meets a subscription; -1: not at all."""
     return asked.find_degree(read_note(body.vector), body.device)
 
 
@@ -302,7 +302,7 @@ def find_calm(play: Play) -> int:
 
 
 def can_sense(device: EmulatedDevice, asked: AskedSubscription) -> bool:
-    """Return whether a device measures all that a asked asks for."""
+    """Return whether a device measures all that a subscription asks for."""
     names = set()
     for sense in device.senses:
         event = find_event(sense.event)

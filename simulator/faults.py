@@ -115,7 +115,7 @@ class Play(Byzantine):
 
     @ordinary("unsubscribe")
     def unsubscribe(self, first: int, second: int) -> None:
-        """Let somebody take a asked back."""
+        """Let somebody unsubscribe."""
         self.world.ask(self.person(first), {"unsubscribe": f"asked-{second % 3}"})
 
     @ordinary("walk")

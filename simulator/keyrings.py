@@ -99,10 +99,10 @@ class SiteFiles:
         app = SubscriberRegistration(role, {1: hash_of(name)})
         self.files[node] = self.files[node].with_subscriber(name, app)
 
-    def add_device(self, name: str, node: str) -> None:
-        """Register a device at a node."""
+    def add_device(self, name: str, node: str, nodes: tuple[str, ...] = ()) -> None:
+        """Register a device at a node; it speaks through these nodes, or any."""
         self.homes[name] = node
-        device = DeviceRegistration({KEY_ID: make_master(name)})
+        device = DeviceRegistration({KEY_ID: make_master(name)}, nodes=nodes)
         self.files[node] = self.files[node].with_device(name, device)
 
     def find_kind(self, name: str) -> str:

@@ -26,12 +26,14 @@ from denwatch.node.core.items import (
     DELIVERED,
     KINDS,
     NEVER,
+    NOTIFICATION,
     REMOVAL,
     REVOCATION,
     SUBSCRIPTION,
     DeliveredBody,
     Dot,
     Item,
+    NotificationBody,
     RemovalBody,
     SubscriptionBody,
     decode_body,
@@ -63,7 +65,7 @@ from simulator.hosted_node import HostedNode
 from simulator.keyrings import hash_of
 from simulator.keys import KEY_ID
 from simulator.registry import fault
-from simulator.whole_scenarios import MAD, MALLORY, OLGA, WHOLE
+from simulator.whole_scenarios import MAD, MALLORY, OLGA, POST, WHOLE
 
 if TYPE_CHECKING:
     from simulator.faults import Play
@@ -72,6 +74,7 @@ _MEET = 3_000  # ms from a contact to an open exchange
 _AHEAD = 60  # numbers that a receipt runs ahead
 _AGAIN = 1_500  # ms between two of the same requests: a node that fell is up again
 _FLOOD = 400
+_LONG_LIFE = 24 * 3_600_000  # ms; longer than a scenario
 _TWIN = subscription.encode(SubscriptionVector(3, [Predicate(0, 1, 2)]))  # nobody asks for this
 
 
@@ -85,6 +88,8 @@ class LiesTold:
     # Subscribers and devices that others registered, with the nodes that knew it before the lie:
     # elsewhere a name belongs to whoever speaks of it first, until the authority rules.
     names: dict[str, set[str]] = field(default_factory=dict)
+    # Readings of a device that speaks elsewhere, with the nodes that knew that before the lie.
+    readings: dict[Dot, set[str]] = field(default_factory=dict)
     count: int = 0
 
 
@@ -172,6 +177,27 @@ def lie_in_items(play: Play, first: int, second: int) -> None:
         dot, expires = draw_dot(rng, facts), draw_expiry(rng, facts)
         items.append(_sign(host, dot, kind, expires, make_body(rng, facts, kind)))
     _send_items(play, host, items)
+
+
+@fault("lying-readings")
+def lie_in_readings(play: Play, first: int, second: int) -> None:
+    """Let a member make readings of a device that speaks through another node."""
+    if not play.scenario.dial(WHOLE):
+        return
+    host = _find_liar(play)
+    rng = Random(first << 16 | second)
+    knew = {
+        node.name
+        for node in list_honest(play)
+        if node.keyring._builder.list_places(POST)  # type: ignore[attr-defined]
+    }
+    facts = _find_facts(play, host)
+    dot = Dot(host.name, facts.epoch, facts.sequence)
+    vector = make_vector(rng, is_sound=True)
+    body = NotificationBody(POST, 1, facts.sequence, host.time, 10, facts.vocabulary, vector)
+    find_lies(play).readings[dot] = knew
+    end = host.time + _LONG_LIFE
+    _send_items(play, host, [_sign(host, dot, NOTIFICATION, end, encode_body(body))])
 
 
 @fault("lying-frames")
@@ -283,7 +309,7 @@ def _join(spans: Spans) -> Spans:
 def _choose_name(play: Play, rng: Random, host: HostedNode) -> str:
     """Return a name that another node registered, "" if there is none."""
     homes: dict[str, str] = play.world.site.homes  # type: ignore[attr-defined]
-    theirs = sorted(name for name, home in homes.items() if home != host.name)
+    theirs = sorted(name for name, home in homes.items() if home != host.name and name != POST)
     name = rng.choice(theirs) if theirs else ""
     if name:
         knew = find_lies(play).names.setdefault(name, set())

@@ -56,7 +56,7 @@ def draw_request(number: int) -> dict[str, Any]:
     The first ones come in topics: what many ask for in nearly the same words, so that one often
     covers another. Any other is drawn from the grammar.
     """
-    rng = Random(f"wish {number % POOL}")
+    rng = Random(f"wish {number % POOL}")  # another word would change what every seed asks for
     dice = Random(f"restrictor {number % POOL}")  # so that the others stay as they were
     if number % POOL < TOPICS * TOPIC:
         words = _draw_usual(rng, Random(f"topic {number % POOL // TOPIC}"))

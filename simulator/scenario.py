@@ -19,7 +19,7 @@ from simulator.requests import TOPIC, TOPICS, draw_request
 MINUTE = 60_000
 
 ASK = "ask"  # the kind of happening that has a body
-_WISHES = 6  # that are drawn for the beginning: fewer
+_EARLY_REQUESTS = 6  # that are drawn for the beginning: fewer
 _EARLY = 30_000  # ms
 
 _FAULTY = 0.45  # of the happenings
@@ -121,7 +121,7 @@ def make_scenario(
         (kind,) = draw_names(f"{seed} {number}", names, 1)
         time = rng.randrange(trouble)
         happenings.append(_make_happening(time, kind, rng, topic))
-    for _ in range(asking.randrange(_WISHES)):
+    for _ in range(asking.randrange(_EARLY_REQUESTS)):
         happenings.append(_make_happening(asking.randrange(_EARLY), ASK, asking, topic))
     drawn = {name: draw(Random(f"{seed} {name}")) for name, draw in sorted(DIALS.items())}
     drawn |= dials or {}

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from denwatch.node.core.items import KINDS, NOTIFICATION
+
 from simulator.evidence import (
     FOREVER,
     AskedSubscription,
@@ -22,7 +24,7 @@ from simulator.keyrings import hash_of, make_secret
 from simulator.keys import KEY_ID
 from simulator.liars import find_lies
 from simulator.registry import CHECKS, FINAL, Violation, check
-from simulator.whole_scenarios import MALLORY, WHOLE
+from simulator.whole_scenarios import MALLORY, POST, WHOLE
 
 if TYPE_CHECKING:
     from simulator.faults import Play
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_RUNS = 200  # of one node, as others know it
 _SIGNED = 64
+_PATIENCE = 10_000  # ms after which an item is set aside at which a node fails
 FINAL |= {"understood", "unstopped", "damaged", "stores", "back", "own-voice", "unsilenced"}
 
 
@@ -70,6 +73,18 @@ def check_unstopped(play: Play) -> Iterator[Violation]:
             yield Violation("unstopped", f"{host.name}, {count} times: {defect}", where)
 
 
+@check("set-aside", order=-7)
+def check_set_aside(play: Play) -> None:
+    """A node that fails at an item in its ticks goes on without it."""
+    for host in _list_whole(play):
+        for dot in host.poisoned if host.is_up else ():
+            for kind in KINDS:
+                item = host.item_store.get(host.store, kind, dot)
+                if item is not None and item.expires + _PATIENCE < host.time:
+                    what = f"{host.name} fails at {dot.id:016x} again and again"
+                    raise Violation("set-aside", what)
+
+
 @check("understood", order=-7)
 def check_understood(play: Play) -> None:
     """A configuration that is accepted works: no server refuses the packets of another node."""
@@ -92,8 +107,13 @@ def check_back(play: Play) -> Iterator[Violation]:
 
 @check("own-voice", order=-5)
 def check_own_voice(play: Play) -> None:
-    """Nobody speaks for another: names are what the node says that registered them."""
+    """Nobody speaks for another: names are what the node says that registered them, and readings
+    come from nodes through which their device speaks."""
     for host in _list_whole(play):
+        for dot, knew in sorted(find_lies(play).readings.items()):
+            if host.name in knew and host.is_up and host.item_store.holds(NOTIFICATION, dot):
+                what = f"{host.name} has a reading of {POST} that {dot.origin} made up"
+                raise Violation("own-voice", what, "reading")
         for name, knew in sorted(find_lies(play).names.items()):
             what = _find_theft(play, host, name) if host.name in knew else ""
             if what:

@@ -40,6 +40,7 @@ from denwatch.node.core.events import (
     Tick,
 )
 from denwatch.node.core.item_store import Transaction
+from denwatch.node.core.items import Dot, Item
 from denwatch.node.core.node import Node
 from denwatch.node.mqtt.interface import (
     Close,
@@ -90,9 +91,25 @@ class _Records(list[Log]):
     begun = 0
 
 
-def _watch_core(node: Node, records: _Records) -> None:
-    """Keep the log records of a core until they are on the disk, and let it perform acts."""
-    handle, perform = node.handle, node.perform
+class LateDefect(Exception):
+    """What a core raises at an item that it accepted, when it looks at it again."""
+
+
+def _watch_core(node: Node, records: _Records, poisoned: set[Dot]) -> None:
+    """Keep the log records of a core until they are on the disk, and let it perform acts.
+
+    It fails whenever it is to end an item that is poisoned.
+    """
+    handle, perform, remove = node.handle, node.perform, node.item_store.remove
+
+    def remove_item(
+        transaction: Transaction, kind: int, dot: Dot, reason: str, source: str = ""
+    ) -> Item | None:
+        if dot in poisoned:
+            raise LateDefect(dot.id)
+        return remove(transaction, kind, dot, reason, source)
+
+    node.item_store.remove = remove_item  # type: ignore[method-assign]
 
     def watch(event: Event | _Act, now: int) -> list[Action]:
         records.begun = len(records)
@@ -233,6 +250,7 @@ class WholeNode(HostedNode):
         self._last_link = 0
         self._now = 0
         self._random = Random(name)
+        self.poisoned: set[Dot] = set()  # items at which the core fails when they end
         self.joined: set[str] = set()  # apps that came besides
 
     # Life -----------------------------------------------------------------------------------
@@ -261,7 +279,7 @@ class WholeNode(HostedNode):
         self.server = built.durable_node.server
         self._records.clear()
         self._published.clear()
-        _watch_core(self.node, self._records)
+        _watch_core(self.node, self._records, self.poisoned)
         self._watch_failures(built.durable_node)
         self._listener = _SimulatedListener(self._show_records)
         self._forget_links()
@@ -276,11 +294,12 @@ class WholeNode(HostedNode):
     def _watch_failures(self, durable_node: DurableNode) -> None:
         """Count the failures that the node survives as defects, and follow it to its new core."""
         rebuild, refuse = durable_node._rebuild, durable_node._refuse_failed
+        skip = durable_node._skip_failed
         assert rebuild is not None
 
         def watch_rebuild() -> Node:
             self.node = rebuild()
-            _watch_core(self.node, self._records)
+            _watch_core(self.node, self._records, self.poisoned)
             return self.node
 
         def watch_refusal(arrived: Any, event: Event, who: str, error: Exception, now: int) -> None:
@@ -288,7 +307,14 @@ class WholeNode(HostedNode):
             del self._records[self._records.begun :]
             refuse(arrived, event, who, error, now)
 
+        def watch_skip(arrived: Any, event: Event, error: Exception, now: int) -> None:
+            if not isinstance(error, LateDefect):
+                self.defects.append(describe_defect(error))
+            del self._records[self._records.begun :]
+            skip(arrived, event, error, now)
+
         durable_node._rebuild = watch_rebuild
+        durable_node._skip_failed = watch_skip  # type: ignore[method-assign]
         durable_node._refuse_failed = watch_refusal  # type: ignore[method-assign]
 
     def _read_wall(self) -> float:

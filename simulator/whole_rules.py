@@ -10,6 +10,8 @@ from denwatch.node.core import items, subscriptions
 from denwatch.node.core.peers import item_exchange, knowledge
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.runtime import build, process
+from denwatch.node.runtime.durable_node import DurableNode
+from denwatch.node.security import Keyring
 from denwatch.node.security.notices import RegistrationsBuilder
 from denwatch.node.store import Store, interface
 
@@ -64,7 +66,24 @@ def _admit_all(budget: Callable[..., Any]) -> Callable[..., Any]:
     return lambda limits, *rest: budget(replace(limits, links_per_name=1 << 30), *rest)
 
 
+def _end_with(_: Callable[..., None]) -> Callable[..., None]:
+    """Let what a node fails at by itself end its run."""
+
+    def fail(_: Any, __: Any, ___: Any, error: Exception, ____: int) -> None:
+        raise error
+
+    return fail
+
+
 RULES |= {
+    "tick": Rule(
+        DurableNode,
+        "_skip_failed",
+        _end_with,
+        "a part of a tick that fails is skipped, and the item that caused it is set aside",
+        ("late-defect",),
+        {"whole": 1},
+    ),
     "removal-proof": Rule(
         knowledge,
         "is_open",
@@ -122,6 +141,14 @@ RULES |= {
         lambda _: lambda *_: True,
         "what was registered at a node is changed there",
         ("lying-registrations",),
+        {"whole": 1},
+    ),
+    "device-nodes": Rule(
+        Keyring,
+        "may_speak",
+        lambda _: lambda *_: True,
+        "a device's readings come from the nodes that its registration names",
+        ("lying-readings",),
         {"whole": 1},
     ),
     "configured-limits": Rule(

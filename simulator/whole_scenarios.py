@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
 MAD = "mad"  # a device whose key is good and whose mind is not
+POST = "post"  # a device that stays at the first node, and speaks through no other
 MALLORY = "mallory"  # a subscriber who has a password and no good intentions
 OLGA = "olga"  # an operator, as bad
 WHOLE = "whole"

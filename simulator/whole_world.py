@@ -40,6 +40,7 @@ from simulator.network import WorldSettings
 from simulator.person import LIBRARY, Person
 from simulator.process_loop import LoopRequest
 from simulator.whole_node import WholeNode, make_folder
+from simulator.whole_scenarios import POST
 from simulator.world import World
 
 ROLES = {
@@ -113,6 +114,7 @@ class WholeWorld(World):
             self.roster.roles[person] = role
         for number, device in enumerate(devices):
             self.site.add_device(device, names[number % len(names)])
+        self.site.add_device(POST, names[0], (names[0],))
 
     def add_node(self, name: str, settings: HostSettings | None = None) -> HostedNode:
         """Start a node's process."""

@@ -29,6 +29,8 @@ from denwatch.client.subscriber import ConnectionState, ConnectionStatus, Subscr
 from denwatch.client.subscriber.servers import DENIED
 from denwatch.client.vocabulary import load_shipped
 
+from simulator.site import Site, wait_for
+
 RESCUE = load_shipped("rescue")
 NOWHERE = NodeServers(("mqtt://127.0.0.1:1",))
 
@@ -85,6 +87,26 @@ def test_a_console_ends_with_the_right_to_it(users: ConsoleUsers, tmp_path: Path
     assert users.find_refusal("x") == users.find_refusal(None) == ""
     with pytest.raises(LoginError, match="not used here before"):  # nor without a node
         users.login("medic7", "key")
+
+
+def test_at_a_real_node_a_console_ends_when_the_name_is_revoked(tmp_path: Path) -> None:
+    node = Site(tmp_path / "site").add_node("north")
+    password = node.add_subscriber("medic7")
+    node.start()
+    users = ConsoleUsers(NodeServers((f"mqtt://127.0.0.1:{node.port}",)), tmp_path, RESCUE)
+    try:
+        session = users.login("medic7", password)
+        user = users.find(session)
+        assert user is not None
+        wait_for("the connection", lambda: user.read().is_online)
+        node.keys("revoke", "medic7")
+        wait_for("the end of the session", lambda: users.find(session) is None)
+        with pytest.raises(LoginError):
+            users.login("medic7", password)
+        node.check_running()
+    finally:
+        users.close()
+        node.stop()
 
 
 def test_a_single_users_link_works_while_a_node_accepts_the_key(

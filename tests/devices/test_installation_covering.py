@@ -26,7 +26,7 @@ from tests.devices.device_node import (
 from tests.devices.installing import check_installed, list_down, make_met
 
 
-def test_the_same_wish_is_installed_once() -> None:
+def test_the_same_subscription_is_installed_once() -> None:
     node, watchdog = make_met()
     means = encode(
         SubscriptionVector(1, [Predicate(0, 1, 9, 9), Predicate(1, 3, 4, 9)], ARITHMETIC)

@@ -48,7 +48,7 @@ def test_the_room_of_a_device_is_counted_as_it_does() -> None:
         assert watchdog.language.filter.used + 40 > capacity  # and what there is, is used
 
 
-def test_a_wider_wish_that_comes_later_replaces_those_before_it() -> None:
+def test_a_wider_subscription_that_comes_later_replaces_those_before_it() -> None:
     node, watchdog = make_met()
     for low in range(40):
         node.subscribe(make_vector(3 * low, 3 * low))
@@ -103,7 +103,7 @@ def test_a_device_with_less_room_gets_the_best_of_the_same_table() -> None:
     check_installed(node, watchdog, *vectors[1:4])
 
 
-def test_a_wish_that_goes_before_it_is_placed_leaves_nothing() -> None:
+def test_a_subscription_that_goes_before_it_is_placed_leaves_nothing() -> None:
     node = DeviceNode(DeviceSettings(placing=1))
     items = [node.subscribe(make_vector(low, low)) for low in range(3)]
     watchdog = Watchdog()
@@ -116,7 +116,7 @@ def test_a_wish_that_goes_before_it_is_placed_leaves_nothing() -> None:
     assert node.devices.describe()["waiting"] == 0
 
 
-def test_new_sensors_mean_other_wishes() -> None:
+def test_new_sensors_mean_other_subscriptions() -> None:
     node, watchdog = make_met()
     node.subscribe(make_vector(0, 9))
     other = make_vector(0, 9, attribute=3)

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import struct
+from asyncio.sslproto import SSLProtocol
 from pathlib import Path
 
 import pytest
@@ -268,3 +269,13 @@ def test_the_last_packet_arrives_even_if_the_client_has_sent_more() -> None:
         client.close()
         wait_for(lambda: not host.listener.links)
         assert host.listener.lingering == 0
+
+
+def test_a_connection_in_the_middle_of_its_handshake_takes_little_memory() -> None:
+    async def find_buffer() -> int:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        loop = asyncio.get_running_loop()
+        protocol = SSLProtocol(loop, asyncio.Protocol(), context, None, server_side=True)  # type: ignore[arg-type]
+        return len(protocol.get_buffer(-1))  # type: ignore[attr-defined]
+
+    assert asyncio.run(find_buffer()) <= 32_768

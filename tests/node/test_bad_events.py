@@ -6,6 +6,7 @@ is the same process as before and serves others.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,15 +19,26 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.events import PEERS, Message, PeerUp, Publish
 from denwatch.node.core.items import (
     DELIVERED,
+    NOTIFICATION,
+    REVOCATION,
     SUBSCRIPTION,
     DeliveredBody,
     Dot,
     Item,
+    NotificationBody,
     SubscriptionBody,
     encode_body,
 )
 from denwatch.node.core.notifications import shorten_hash
+from denwatch.node.replication.dot_sets import Run, Spans
+from denwatch.node.replication.wire import ITEMS, ItemBatch, encode_item_batch
 from denwatch.node.security import open_keyring
+from denwatch.node.security.cards import seal_box
+from denwatch.node.security.credentials import hash_password
+from denwatch.node.security.notices import make_revocation, make_sealed
+from denwatch.node.security.site import read_conflicts
+from denwatch.protocol import cbor, notification
+from denwatch.protocol.vectors import NotificationVector, Reading
 from paho.mqtt.enums import CallbackAPIVersion
 
 from simulator.hosted_node import HostedNode, HostSettings
@@ -106,6 +118,7 @@ class Member:
         )
         self.host.pending = StatedPending()
         self.host.wall_error = 0
+        self.host._starts = int(time.time())  # another run each time
         self.host.start(self._now())
         self._keyring = keyring
         credentials = keyring.make_credentials("north")
@@ -139,6 +152,19 @@ class Member:
         item = store.sign(Item(dot, kind, self._now() + HOUR, body))
         self._send(
             self.host.act(lambda transaction: store.accept(transaction, item, ""), self._now())
+        )
+
+    def seal(self, data: bytes) -> bytes:
+        """Return a registration as a notice that the node can open."""
+        secrets = self._keyring._agree("north", "notices")
+        return make_sealed("north", seal_box(secrets[0], b"south\nnorth", data))
+
+    def call_dead(self, dead: tuple[tuple[Run, Spans], ...]) -> None:
+        """Say that items are removed for ever."""
+        body = encode_item_batch(ItemBatch(dead, (), ()))
+        channel = self.host.peers.sessions["north"].channel
+        self._send(
+            self.host.act(lambda transaction: channel.send(transaction, ITEMS, body), self._now())
         )
 
     def exchange(self, seconds: float) -> None:
@@ -203,6 +229,121 @@ def test_a_member_cannot_stop_a_node(place: Place) -> None:
         found = wait_for("the good item", lambda: app.ask("eve", "list")["subscriptions"])
         assert [row["name"] for row in found] == ["right"]
     assert "defect" not in place.node.journal
+
+
+# A member speaks for itself alone ---------------------------------------------------------------
+
+
+@pytest.fixture
+def member(place: Place) -> Iterator[Member]:
+    made = Member(place)
+    try:
+        wait_for("the member's link", lambda: made.exchange(0.2) or "north" in linked(made))
+        yield made
+    finally:
+        made.close()
+
+
+BOTH = ("north", "south")
+PULSE = notification.encode(NotificationVector(1, [Reading(1, (200,) * 4)])).hex()
+
+
+def list_conflicts(place: Place) -> str:
+    return "\n".join(read_conflicts(place.node.folder))
+
+
+def test_a_member_takes_over_no_name_of_another_node(place: Place, member: Member) -> None:
+    pid = place.node.pid
+    chosen = "mallorys-own-choice-7"
+    entry = [
+        2,
+        "medic7",
+        65_535,
+        "operator",
+        [[1, hash_password(chosen.encode(), bytes(range(16)), 14)]],
+    ]
+    member.say(REVOCATION, member.seal(cbor.encode(entry)))
+    wait_for(
+        "the conflict", lambda: member.exchange(0.2) or "medic7 belongs to" in list_conflicts(place)
+    )
+    check_serving(place, pid)  # with the password that medic7 was given
+    app = App(place.node.port, "medic7", chosen, "thief").wait()
+    assert app.refused
+    app.close()
+    [row] = [
+        line
+        for line in place.node.keys("list").splitlines()
+        if line.startswith("subscriber  medic7")
+    ]
+    assert row.split() == ["subscriber", "medic7", "1", "medic"]
+
+
+def test_a_member_revokes_no_name_of_another_node(place: Place, member: Member) -> None:
+    pid = place.node.pid
+    member.say(REVOCATION, make_revocation("subscriber", "eve"))
+    wait_for(
+        "the conflict", lambda: member.exchange(0.2) or "eve belongs to" in list_conflicts(place)
+    )
+    check_serving(place, pid)
+    with App(place.node.port, "eve", place.bad) as app:
+        app.subscribe("dens/1/reply/eve")
+        assert app.ask("eve", "list")["ok"]
+
+
+def make_reading(device: str, vector: str) -> bytes:
+    now = int(time.time() * 1000)
+    return encode_body(NotificationBody(device, 1, 1, now, 10, RESCUE, bytes.fromhex(vector)))
+
+
+def find_run(member: Member, origin: str) -> Run | None:
+    """Return the run of a node's subscriptions, as the member knows them."""
+    runs = [run for run in member.host.item_store.live[SUBSCRIPTION] if run[0] == origin]
+    return runs[-1] if runs else None
+
+
+def test_a_member_makes_no_readings_and_receipts_for_others(place: Place, member: Member) -> None:
+    place.node.add_device("bed-1")
+    with App(place.node.port, "medic7", place.good) as app:
+        app.subscribe("dens/1/reply/medic7", "dens/1/note/medic7")
+        made = app.ask("medic7", "heart rate above 100")
+        run = wait_for(
+            "the subscription", lambda: member.exchange(0.2) or find_run(member, "north")
+        )
+        member.say(NOTIFICATION, make_reading("bed-1", PULSE))
+        member.say(NOTIFICATION, make_reading("stray", PULSE))  # of nobody: this one is believed
+        wait_for("a reading of nobody", lambda: member.exchange(0.2) or app.notes("medic7"))
+        first = max(member.host.item_store.live[SUBSCRIPTION][run]) + 1
+        receipt = DeliveredBody("medic7", [[*run, first + number] for number in range(60)])
+        member.say(DELIVERED, encode_body(receipt))
+        member.say(NOTIFICATION, make_reading("stray2", PULSE))  # when it is there, so is the lie
+        wait_for("another one", lambda: member.exchange(0.2) or len(app.notes("medic7")) == 2)
+        for number in range(3):
+            assert app.ask("medic7", f"patient: pulse about {150 + number}", "report")["ok"]
+        wait_for("what was called received", lambda: len(app.notes("medic7")) == 5)
+        assert "bed-1" not in {note["device"] for note in app.notes("medic7")}
+        app.ask("medic7", json.dumps({"unsubscribe": made["id"]}))
+    place.node.check_running()
+
+
+def test_a_member_ends_nothing_of_others(place: Place, member: Member) -> None:
+    with App(place.node.port, "eve", place.bad) as app:
+        app.subscribe("dens/1/reply/eve")
+        assert app.ask("eve", '{"subscribe": "heart rate above 100", "name": "own"}')["ok"]
+        member.say(SUBSCRIPTION, make_subscription(options={"name": "made up"}))
+
+        def list_names() -> set[str]:
+            member.exchange(0.2)
+            return {row["name"] for row in app.ask("eve", "list")["subscriptions"]}
+
+        wait_for("both", lambda: {"own", "made up"} <= list_names())
+        runs = [wait_for("a run", lambda name=name: find_run(member, name)) for name in BOTH]
+        live = member.host.item_store.live[SUBSCRIPTION]
+        member.call_dead(
+            tuple((run, tuple((each, each) for each in sorted(live[run]))) for run in runs)
+        )
+        wait_for("the end of its own", lambda: "made up" not in list_names())
+        assert "own" in list_names()
+    place.node.check_running()
 
 
 def linked(member: Member) -> list[str]:

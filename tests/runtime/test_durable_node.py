@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import Any, cast
 
 import cbor2
 import pytest
@@ -19,8 +20,11 @@ from denwatch.node.core.events import (
     Publish,
     Reader,
 )
-from denwatch.node.core.item_store import ItemStore, Transaction
+from denwatch.node.core.item_store import ItemStore, Removed, Transaction
+from denwatch.node.core.items import VOCABULARY, Dot
+from denwatch.node.core.mending import list_damage
 from denwatch.node.core.node import Node, Protocols
+from denwatch.node.core.peers.knowledge import SPARED
 from denwatch.node.log.records import name_fields
 from denwatch.node.mqtt.interface import Close, LinkOpened, LinkReceived, Send
 from denwatch.node.mqtt.packets import PingreqPacket
@@ -336,11 +340,156 @@ def test_a_listener_at_whom_the_new_core_fails_again_is_left_out() -> None:
     assert built[-1].listening == {events.REPLIES + "medic7"}
 
 
-def test_a_tick_that_fails_ends_the_run() -> None:
-    node, _, _, built = make_fragile()
-    built[0]._tick = None  # type: ignore[assignment, method-assign]
-    with pytest.raises(TypeError):
+# One bad part of a tick is one skipped part ----------------------------------------------------
+
+
+class Due(Fragile):
+    """A core whose ticks fail: in some parts, and at items with some bodies when they expire."""
+
+    failing: set[str]
+    poison = b"poison"
+
+    def restore(self) -> None:
+        super().restore()
+        self.item_store.restore(self._reader)
+
+    def _tick(self, transaction: Transaction, part: str) -> None:
+        self.total += 1
+        transaction.write("echo", b"total", b"%d" % self.total)
+        transaction.write("echo", part.encode(), b"%d" % transaction.now)
+        super()._tick(transaction, part)
+        if part in self.failing:
+            raise KeyError(part)
+
+    def _report_removed(self, transaction: Transaction, change: Removed) -> None:
+        if change.item.body == self.poison:
+            raise ValueError(change.item.body)
+        super()._report_removed(transaction, change)
+
+
+def make_due(*failing: str) -> tuple[DurableNode, list[Count], MemoryStore, set[str]]:
+    store = MemoryStore("north", EmulatedDisk())
+    counts: list[Count] = []
+    parts = set(failing)
+
+    def build() -> Due:
+        item_store = ItemStore("north", store.epoch, lambda _: b"", lambda _, time: time)
+        core = Due(item_store, store)
+        core.failing = parts
+        core.restore()
+        return core
+
+    node = DurableNode(build(), store, MqttServer(OpenRules()), counts.append, rebuild=build)
+    return node, counts, store, parts
+
+
+def read_total(store: MemoryStore, part: str) -> int:
+    return int(store.get("echo", part.encode()) or b"0")
+
+
+def test_a_part_of_a_tick_that_fails_is_skipped_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node, counts, store, failing = make_due("devices")
+    done = []
+    for now in range(1_000, 61_000, 250):
+        node.tick(now)
+        node.commit()
+        assert read_total(store, "peers") == now, "what comes after it is done every time"
+        assert read_total(store, "devices") == 0, "what it wrote is rolled back"
+        done.append(sum(count.name == "ticks_failed" for count in counts))
+    assert done[0] == 1
+    assert done[-1] == 6, "after 1, 2, 4, 8, 16, 32 s"
+    assert counts.count(Count("ticks_failed", label="devices")) == 6
+    assert "skipping devices for 1 s: defect: KeyError in node.py:" in caplog.text
+    failing.clear()
+    node.tick(200_000)
+    node.tick(200_250)
+    assert read_total(store, "devices") == 200_250
+    assert int(store.get("echo", b"total") or b"") == cast("Due", node.node).total
+
+
+def test_an_item_at_which_a_tick_fails_again_is_set_aside_and_the_rest_expires(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node, counts, store, _ = make_due()
+    bodies = [b"one", Due.poison, b"two"]
+    for body in bodies:
+        actions = node.node.perform(
+            lambda t, body=body: node.node.item_store.originate(t, VOCABULARY, 5_000, body), 1
+        )
+        store.apply([action for action in actions if isinstance(action, events.Write)], ())
+    bad = Dot("north", store.epoch, 2)
+    for now in range(1_000, 12_000, 250):
+        node.tick(now)
+        node.commit()
+    assert node.node.item_store.count(VOCABULARY) == 0
+    assert counts.count(Count("ticks_failed", label="expiry")) == 2
+    assert counts.count(Count("items_set_aside", label="vocabulary")) == 1
+    assert f"set aside the vocabulary {bad.id:016x} of north" in caplog.text
+    [kept] = list_damage(store)
+    assert (kept.space, kept.key) == ("item.vocabulary", bad.key)
+    assert not list(list_damage(store, is_fresh=True)), "its dot stays seen"
+    assert node.node.item_store.context.holds(*bad), "no peer sends it again"
+    assert store.get(SPARED, bad.key), "and nobody is told that it is dead"
+
+
+def test_setting_items_aside_ends_where_it_does_not_help() -> None:
+    node, counts, _, _ = make_due()
+    for number in range(60):
+        actions = node.node.perform(
+            lambda t: node.node.item_store.originate(t, VOCABULARY, 5_000, Due.poison), number
+        )
+        node.store.apply([action for action in actions if isinstance(action, events.Write)], ())
+    for now in range(6_000, 3_000_000, 1_000):
+        node.tick(now)
+    assert counts.count(Count("items_set_aside", label="vocabulary")) == 10
+
+
+def test_a_clock_that_is_set_to_no_avail_ends_nothing() -> None:
+    node, counts, _, _ = make_due()
+    node.node.protocols = Protocols(peers=cast("Any", object()))
+    node.set_clock(5_000, 1_000)
+    assert counts == [Count("ticks_failed", label="clockset")]
+    node.tick(1_250)
+    assert read_total(cast("MemoryStore", node.store), "peers") == 1_250
+
+
+def test_what_the_process_does_at_a_tick_is_skipped_likewise_but_not_a_full_disk() -> None:
+    node, counts, _, _ = make_due()
+    calls = []
+
+    def fail(error: Exception) -> None:
+        calls.append(error)
+        raise error
+
+    for now in (1_000, 1_500, 2_000, 3_000, 4_000):
+        node.attempt("status", lambda: fail(KeyError("x")), now)
+    assert len(calls) == 3
+    assert counts == [Count("ticks_failed", label="status")] * 3
+    for error in (StoreError("broken"), OSError(28, "full")):
+        with pytest.raises(type(error)):
+            node.attempt("keys", lambda error=error: fail(error), 5_000)
+
+
+def test_without_the_rule_a_tick_that_fails_ends_the_run() -> None:
+    node, _, _, _ = make_due("devices")
+    node._rebuild = None
+    with pytest.raises(KeyError):
         node.tick(1)
+
+
+def test_a_flood_of_one_client_does_not_hide_another(caplog: pytest.LogCaptureFixture) -> None:
+    node, _, _, _ = make_due()
+    for number in range(50):
+        node._warn(number, "eve", f"refused eve {number}")
+    node._warn(60, "medic7", "refused medic7")
+    for number in range(1_000):
+        node._warn(70, f"stranger{number}", f"refused stranger{number}")
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum("eve" in line for line in lines) == 10
+    assert "refused medic7" in lines
+    assert len(lines) < 130, "strangers with many names share what is left"
 
 
 def test_a_link_whose_bytes_make_the_server_fail_is_closed_and_others_stay() -> None:

@@ -22,7 +22,7 @@ from tests.security.sites import make_authority, make_registries, make_registry,
 
 def test_one_name_as_two_things_is_the_one_that_came_first() -> None:
     a, b, c, d = make_registries("node-a", "node-b", "node-c", "node-d")
-    a = site.add_device(a, "x")
+    a = site.add_device(a, "x", nodes=())
     b, _ = site.add_subscriber(b, "x", "medic")
     c, _ = site.add_subscriber(c, "x", "observer")
     found = {"node-a": ("device", None), "node-b": ("subscriber", "medic")}
@@ -47,6 +47,7 @@ def test_a_nodes_name_is_not_taken_by_anybody_else_in_any_order() -> None:
                 a.name, a.site, a.own, {"node-a": a.cards["node-a"], "node-c": c.cards["node-c"]}
             ),
             "node-b",
+            nodes=(),
         )
     )
     for is_first in (True, False):

@@ -105,7 +105,7 @@ def test_an_invited_node_knows_who_was_registered_before(tmp_path: Path) -> None
     (first,) = make_site(tmp_path, ["node-a"])
     add_subscriber(first, "ann", "medic")
     file = KeyFile(first)
-    file.save(site.add_device(file.load(), "dog"))
+    file.save(site.add_device(file.load(), "dog", nodes=()))
     second = tmp_path / "node-b"
     second.mkdir()
     path = tmp_path / "b.invite"

@@ -70,7 +70,7 @@ def test_a_device_config_is_one_that_a_watchdog_takes(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(capsys, folder, f"invite node-b --output {tmp_path / 'b.invite'}")
-    text = run(capsys, folder, "add device dog-1")
+    text = run(capsys, folder, "add device dog-1 --nodes node-a node-b")
     hidden = run(capsys, folder, "show dog-1")
     path = tmp_path / "dog-1.json"
     run(capsys, folder, f"show dog-1 --secrets --output {path}")
@@ -115,6 +115,30 @@ def test_rotate_retire_revoke(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert list_states(capsys, folder)["cat"] == ("", "revoked")
     assert "key 2" in run(capsys, folder, "rotate node-a")
     assert "key 1 ends" in run(capsys, folder, "retire node-a")
+
+
+def test_a_device_speaks_through_its_own_node_unless_others_are_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, folder, f"invite node-b --output {tmp_path / 'b.invite'}")
+
+    def list_nodes(name: str) -> list[str]:
+        return [node["name"] for node in json.loads(run(capsys, folder, f"show {name}"))["nodes"]]
+
+    run(capsys, folder, "add device bed-1")
+    assert list_nodes("bed-1") == ["node-a"]
+    made = json.loads(run(capsys, folder, "--json add device bed-2"))
+    assert made["nodes"] == ["node-a"]
+    run(capsys, folder, "add device dog-1 --nodes any")
+    assert list_nodes("dog-1") == ["node-a", "node-b"]
+    [row] = [line for line in run(capsys, folder, "list").splitlines() if "dog-1" in line]
+    assert row.endswith("through any node")
+    assert run(capsys, folder, "nodes dog-1 node-b").startswith("dog-1 speaks through node-b;")
+    assert list_nodes("dog-1") == ["node-b"]
+    assert run(capsys, folder, "nodes dog-1 any").startswith("dog-1 speaks through any node;")
+    assert list_nodes("dog-1") == ["node-a", "node-b"]
+    with pytest.raises(CommandError, match='no node "any"'):
+        run(capsys, folder, "nodes dog-1 any node-b")
 
 
 def test_three_nodes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -161,13 +161,15 @@ def test_readings_come_through_the_nodes_of_the_registration() -> None:
     owner, thief, third = make_registries("a", "c", "d")
     owner = site.add_device(owner, "wd1", nodes=["a", "d"])
     owner = site.add_device(owner, "wd2", make_node_keys(1).sign_secret)  # a key for here only
-    owner = site.add_device(owner, "wd3")
+    owner = site.add_device(owner, "wd3", nodes=())
+    owner = site.add_device(owner, "wd4")
     assert replace(read_registrations(write_registrations(owner)), own=owner.own) == owner
     speaker, liar, hearer = Keyring(owner), Keyring(thief), Keyring(third)
     tell(speaker, liar, hearer)
     for ring in (speaker, liar, hearer):
-        said = {wd: [n for n in "acd" if ring.may_speak(wd, n)] for wd in ("wd1", "wd2", "wd3")}
-        assert said == {"wd1": ["a", "d"], "wd2": ["a"], "wd3": ["a", "c", "d"]}
+        devices = ("wd1", "wd2", "wd3", "wd4")
+        said = {wd: [n for n in "acd" if ring.may_speak(wd, n)] for wd in devices}
+        assert said == {"wd1": ["a", "d"], "wd2": ["a"], "wd3": ["a", "c", "d"], "wd4": ["a"]}
     assert liar.kind_of("wd1") is None  # it has no key of it either
     assert hearer.kind_of("wd1") == "device"
     # Only the device's node says so, and its last word counts.

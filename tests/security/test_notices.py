@@ -36,7 +36,7 @@ def make_busy_node() -> tuple[Registrations, list[Registrations]]:
     """Return a node with names of all kinds and revocations, and two other nodes."""
     first, *others = make_registries("node-a", "node-b", "node-c")
     for name in ("dog", "cat", "lost"):
-        first = site.add_device(first, name)
+        first = site.add_device(first, name, nodes=())
     for name in ("ann", "bob"):
         first, _ = site.add_subscriber(first, name, "medic")
     first, _, _ = site.rotate(first, "dog")

@@ -30,7 +30,7 @@ def make_three() -> tuple[Registrations, Registrations, Registrations]:
     """Return the node that registered ann and dog, a thief's node, and a third one."""
     honest, thief, third = make_registries("node-z", "node-a", "node-m")
     honest, _ = site.add_subscriber(honest, "ann", "observer")
-    return site.add_device(honest, "dog"), thief, third
+    return site.add_device(honest, "dog", nodes=()), thief, third
 
 
 def forge(thief: Registrations, name: str = "ann", version: int = 65535) -> Keyring:

@@ -181,8 +181,10 @@ def test_a_member_silences_nobody(lie: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "broken", "first"),
     [
+        ("tick", "unstopped", 0),
         ("start-again", "back", 0),
         ("home-registers", "own-voice", 0),
+        ("device-nodes", "own-voice", 0),
         ("configured-limits", "frugal", 0),
         ("links-per-name", "frugal", 0),
         ("item-schema", "unstopped", 20),

@@ -51,7 +51,7 @@ def test_things_happen_in_the_order_of_time_and_of_entry() -> None:
     assert calendar.now == 9
 
 
-def test_a_node_in_the_middle_carries_wishes_one_way_and_readings_the_other() -> None:
+def test_a_node_in_the_middle_carries_subscriptions_one_way_and_readings_the_other() -> None:
     world = build_chain()
     shuttle(world, 4)
     medic, device = world.people["medic"], world.devices["dog"]

@@ -52,6 +52,7 @@ denwatch keys acl --output /etc/mosquitto/denwatch
 denwatch keys list"""
 # An action yields lines for people, and facts for programs (--json).
 Action = Callable[[argparse.Namespace], Iterator[str | dict[str, object]]]
+_ANY = "any"
 _SPREADS = "a running node applies it within seconds and sends it to the others"
 
 
@@ -113,18 +114,25 @@ def add_device(arguments: argparse.Namespace) -> Iterator[str | dict[str, object
     if arguments.key_file:
         text = site.read_secret_file(Path(arguments.key_file)).decode("ascii", "replace")
         secret = read_secret(text.strip(), name)
-    nodes = arguments.nodes or ()
+    nodes = arguments.nodes and _read_nodes(arguments.nodes)
     _change(arguments, lambda r: (site.add_device(r, name, secret, arguments.key_id, nodes),))
-    yield {"kind": "device", "name": name, "key_id": arguments.key_id, "nodes": [*nodes]}
+    found = load_registry(arguments).devices[name]
+    yield {"kind": "device", "name": name, "key_id": arguments.key_id, "nodes": [*found.nodes]}
     yield f"device {name} is registered, key {arguments.key_id}; {_SPREADS}"
     yield _spell(arguments, "show", name, "--secrets", "--output", f"{name}.json")
 
 
 def change_nodes(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Say through which nodes a device speaks."""
-    _change(arguments, lambda r: (site.change_nodes(r, arguments.name, arguments.nodes),))
-    yield {"name": arguments.name, "nodes": arguments.nodes}
-    yield f"{arguments.name} speaks through {', '.join(arguments.nodes)}; {_SPREADS}"
+    nodes = _read_nodes(arguments.nodes)
+    _change(arguments, lambda r: (site.change_nodes(r, arguments.name, nodes),))
+    yield {"name": arguments.name, "nodes": nodes}
+    yield f"{arguments.name} speaks through {', '.join(nodes) or 'any node'}; {_SPREADS}"
+
+
+def _read_nodes(named: list[str]) -> list[str]:
+    """Return the nodes that are named; none stands for any node of the site."""
+    return [] if named == [_ANY] else named
 
 
 def add_subscriber(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
@@ -306,7 +314,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     device.add_argument("name", help="the device's name")
     add_option(device, "--key-file FILE", "hexadecimal key that the device has already")
     add_option(device, "--key-id N", "number of the key (1)", type=int, default=1)
-    add_option(device, "--nodes NODE", "through which it speaks (all of the site)", nargs="+")
+    add_option(device, "--nodes NODE", "through which it speaks, or any (this one)", nargs="+")
     words = "register a subscriber, and show the password once"
     subscriber = add("subscriber", add_subscriber, words, kinds)
     subscriber.add_argument("name", help="the person's or app's name")
@@ -316,7 +324,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     role.add_argument("role")
     places = add("nodes", change_nodes, "say through which nodes a device speaks")
     places.add_argument("name")
-    places.add_argument("nodes", nargs="+", metavar="NODE")
+    places.add_argument("nodes", nargs="+", metavar="NODE", help="names, or any")
     turn = add("rotate", rotate, "add a key; the old ones stay valid")
     turn.add_argument("name")
     for made in (subscriber, turn):
@@ -375,7 +383,8 @@ def _list_rows(registry: Registrations) -> Iterator[tuple[str, str, str, str, st
         state = "this node" if node == registry.name else ""
         yield _make_row(registry, "node", node, sorted(cards), "", state)
     for name, device in sorted(registry.devices.items()):
-        state = _describe_owner(registry, name)
+        speaks = "" if device.nodes or not device.is_ours else "through any node"
+        state = _describe_owner(registry, name) or speaks
         yield _make_row(registry, "device", name, sorted(device.keys), "", state)
     for name, app in sorted(registry.subscribers.items()):
         state = _describe_owner(registry, name)

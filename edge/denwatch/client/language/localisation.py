@@ -256,8 +256,8 @@ class Lexicon:
     def _find_term(self, attribute: Attribute, wanted: Iterable[str]) -> str:
         """Return the first of some terms that an attribute has, "" for none."""
         known = attribute.symbols if attribute.kind is ValueKind.TEXT else (*attribute.terms,)
-        for wish in wanted:
-            term = wish
+        for each in wanted:
+            term = each
             if term.startswith("@"):
                 found = self.find_end(attribute.path, term[1:])
                 if found:

@@ -783,10 +783,13 @@ class DeviceProtocol:
         """Send what is outstanding to a device that listens now; who stopped listening is gone."""
         name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
         if what == "sv":
+            device = self._registry.get(name)
             if event.is_up or not self._settings.has_listeners:
                 self._downlink.reconnect(name, event.is_up)
+                if device is not None and self._settings.has_listeners:
+                    device.is_present = True  # also for a core that is built again meanwhile
             else:
-                self._note_gone(transaction, name, self._registry.get(name))
+                self._note_gone(transaction, name, device)
             self._downlink.send(transaction, name)
 
     def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:

@@ -72,7 +72,9 @@ class PeerDown(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time went on; at least one a second."""
+    """Time went on; at least one a second. `part`: do this part of what is due, "" for all."""
+
+    part: str = ""
 
 
 class ClockSet(NamedTuple):

@@ -15,6 +15,9 @@ RULES
 
 WHY ENOUGH  Too little counts as seen, never too much: what comes again is recognised by receipts
             and by apps, what would be skipped would be lost. Pure: rows in, changes out.
+
+An item that was accepted and at which a tick fails later is set aside into the same space. Its dot
+stays seen, so that no peer sends it again, and is spared, so that nobody is told that it is dead.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from denwatch.node.core.events import Reader, Write
-from denwatch.node.core.item_store import CONTEXT, SPACES
-from denwatch.node.core.items import SUBSCRIPTION, Dot, read_dot
+from denwatch.node.core.item_store import CONTEXT, SPACES, Removed
+from denwatch.node.core.items import KINDS, SUBSCRIPTION, Dot, Item, read_dot
+from denwatch.node.core.notifications import Notification
 from denwatch.node.core.peers.knowledge import RECORDS, SPARED, TABLES, VERSIONS, WITHHELD
 from denwatch.node.core.pending import LATE, ROWS
-from denwatch.node.core.subscriptions import make_id_key
+from denwatch.node.core.subscriptions import Subscription, make_id_key
 from denwatch.node.replication.dot_sets import (
     EMPTY,
     MAX_SPAN,
@@ -94,6 +98,55 @@ def mend_damage(reader: Reader, now: int) -> list[Write]:
         for key, _ in reader.scan(SPACES[SUBSCRIPTION]):
             changes.append(Write(LATE, make_id_key(read_dot(key).id), b""))
     return changes
+
+
+def find_culprit(error: BaseException, reader: Reader) -> tuple[int, Dot] | None:
+    """Return kind and dot of the item that the core was at when it failed, if that can be found.
+
+    It is the one stored item that the innermost function with exactly one was about.
+    """
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        if "denwatch" in trace.tb_frame.f_code.co_filename:
+            frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    for frame in reversed(frames):
+        found = {
+            (kind, dot)
+            for dot in {_find_dot(value) for value in frame.f_locals.values()} - {None}
+            for kind in KINDS
+            if dot is not None and reader.get(SPACES[kind], dot.key) is not None
+        }
+        if len(found) == 1:
+            return found.pop()
+    return None
+
+
+def _find_dot(value: object) -> Dot | None:
+    if isinstance(value, Dot):
+        return value
+    if isinstance(value, Item | Notification):
+        return value.dot
+    if isinstance(value, Subscription):
+        return Dot(*value.run, value.sequence)
+    return value.item.dot if isinstance(value, Removed) else None
+
+
+def set_aside(reader: Reader, kind: int, dot: Dot, now: int) -> list[Write]:
+    """Return the changes that put an item into quarantine, for a core that is built after them."""
+    space = SPACES[kind]
+    stored = reader.get(space, dot.key)
+    if stored is None:
+        return []
+    name, value = write_row(space, dot.key, stored, is_key_right=True)
+    kept = _MENDED + value[1:2] + max(now, 0).to_bytes(8, "big") + stored
+    end = max(now + _KEEP, 0).to_bytes(8, "big")
+    return [
+        Write(DAMAGED, name, kept),
+        Write(space, dot.key, None),
+        Write(SPARED, dot.key, end),
+    ]
 
 
 def _forget_seen(reader: Reader, damage: list[DamagedValue]) -> list[Write]:

@@ -44,6 +44,9 @@ from denwatch.node.core.trust import PROVED, Notices, Proofs, Trust
 from denwatch.node.core.updates import DeviceUpdates
 from denwatch.node.replication.clock import Clocks
 
+# What a tick consists of, in this order; after a failure each is a transaction of its own.
+TICK_PARTS = ("expiry", "trust", "subscribers", "devices", "peers", "home")
+
 
 @dataclass(frozen=True)
 class Protocols:
@@ -129,7 +132,8 @@ class Node:
             if self.protocols.peers is not None:
                 self.protocols.peers.correct_clock(transaction, event.offset)
         else:
-            self._tick(transaction)
+            for part in (event.part,) if event.part else TICK_PARTS:
+                self._tick(transaction, part)
         self._report_changes(transaction)
         self._send(transaction)
         return transaction.actions
@@ -150,15 +154,15 @@ class Node:
         if self.protocols.peers is not None:
             self.protocols.peers.meet(transaction, peer, is_up)
 
-    def _tick(self, transaction: Transaction) -> None:
-        """Do what is due, one protocol after the other."""
-        self.item_store.expire(transaction)
-        self._report_changes(transaction)
-        p = self.protocols
-        for protocol in (p.trust, p.subscribers, p.devices, p.peers, p.home):
+    def _tick(self, transaction: Transaction, part: str) -> None:
+        """Do what is due of one part."""
+        if part == "expiry":
+            self.item_store.expire(transaction)
+        else:
+            protocol = getattr(self.protocols, part)
             if protocol is not None:
                 protocol.tick(transaction)
-                self._report_changes(transaction)
+        self._report_changes(transaction)
 
     def _report_changes(self, transaction: Transaction) -> None:
         """Tell everybody concerned which items came and went, until nothing new came."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -36,6 +37,9 @@ from denwatch.node.mqtt.interface import (
 )
 from denwatch.node.mqtt.websocket import Origins, WebSocketStream
 
+# A connection with TLS has a buffer of this size from its first byte on. asyncio's own choice is
+# 256 KiB, half a gigabyte for 2,000 strangers in the middle of a handshake. A record has 16 KiB.
+SSLProtocol.max_size = 32_768
 _BACKLOG = 128
 _ACCEPTED_AT_ONCE = 4
 _NO_FILES = 0.25  # s until the next attempt to accept

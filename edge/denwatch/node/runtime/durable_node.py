@@ -13,8 +13,13 @@ Its writes and records reach the store after the core has handled all of it, so 
 core, or of encoding its log records) leaves the disk as it was. It leaves the core's memory in
 doubt, so the core is built again from the store, in place: links, sessions and the server stay, and
 the new core is told who listens (`_told`). The event counts as handled: it is logged, counted and
-acknowledged, and does not come again. Who causes this repeatedly is put in `Quarantine`. A defect
-in a tick, and whatever the store raises, still ends the run.
+acknowledged, and does not come again. Who causes this repeatedly is put in `Quarantine`.
+
+ONE BAD PART OF A TICK IS ONE SKIPPED PART. What fails in a tick is rolled back likewise, and the
+tick is repeated part by part, each a transaction of its own. The part that fails is skipped for a
+while, longer each time (`Pauses`); the others go on. If it fails twice at the same item, that item
+is set aside (`mending.py`): it was accepted, and nobody can use it. Only what the store raises ends
+the run.
 
 No sockets and no clock here.
 """
@@ -26,10 +31,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from traceback import format_tb
 
 from denwatch.node.core import events
-from denwatch.node.core.node import Node
+from denwatch.node.core.items import KINDS, Dot
+from denwatch.node.core.mending import find_culprit, set_aside
+from denwatch.node.core.node import TICK_PARTS, Node
 from denwatch.node.core.requests import read_reference
 from denwatch.node.log import encode_record
 from denwatch.node.mqtt.budgets import RefusalSums, WorkBudget
@@ -39,7 +47,11 @@ from denwatch.node.store import Storage, StoreError
 
 _log = logging.getLogger("denwatch.node")
 _REFUSALS = 5  # records of refused events in a second, each a commit; others are summed
-_WARNINGS = 10  # lines in the process's log in a minute
+_WARNINGS = 10  # lines in the process's log in a minute about one client
+_WARNED = 100  # clients that have lines of their own in a minute; others share theirs
+_PAUSE = 1_000  # ms that a part of a tick is skipped after it failed; twice as long each time
+_LONGEST = 60_000  # ms
+_SET_ASIDE = 10  # items in an hour: if it does not help, it is not the items
 _MINUTE = 60_000  # ms
 _GROUP = 8  # ms that those who are done wait for one commit with those who need further turns
 UNRATIONED = 1_000_000_000  # ms of the thread in a second
@@ -81,6 +93,45 @@ class Quarantine:
         return max(0, self._names[who][1] - now) if who in self._names else 0
 
 
+class Pauses:
+    """Which parts of a tick failed, and until when each is skipped."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[int, int]] = {}  # until when, and the next pause
+        self._culprits: dict[str, Dot] = {}  # at which item a part failed last
+        self._set_aside: deque[int] = deque(maxlen=_SET_ASIDE)  # when
+
+    @property
+    def has_core_parts(self) -> bool:
+        """Whether the core's ticks are done in parts."""
+        return any(part in self._parts for part in TICK_PARTS)
+
+    def begin(self, part: str, now: int) -> int:
+        """Skip a part that failed; return for how many ms."""
+        _, pause = self._parts.get(part, (0, _PAUSE))
+        self._parts[part] = (now + pause, min(2 * pause, _LONGEST))
+        return pause
+
+    def is_due(self, part: str, now: int) -> bool:
+        """Return whether a part is to be done now."""
+        return part not in self._parts or now >= self._parts[part][0]
+
+    def end(self, part: str) -> None:
+        """Note that a part was done."""
+        self._parts.pop(part, None)
+        self._culprits.pop(part, None)
+
+    def blame(self, part: str, dot: Dot, now: int) -> bool:
+        """Note the item at which a part failed; return whether it is to be set aside."""
+        if self._culprits.get(part) != dot:
+            self._culprits[part] = dot
+            return False
+        is_often = len(self._set_aside) == _SET_ASIDE and now - self._set_aside[0] < 60 * _MINUTE
+        if not is_often:
+            self._set_aside.append(now)
+        return not is_often
+
+
 @dataclass
 class Effects:
     """What to do after the commit: outputs of our server, messages for connections, callbacks."""
@@ -118,9 +169,11 @@ class DurableNode:
         self.budget = WorkBudget(UNRATIONED)  # `build_node` gives it another
         self.refusals = RefusalSums()
         self._refusals = (0, 0)  # the second, and how many in it
-        self._warnings = (0, 0)  # the minute, and how many in it
+        self._warnings: tuple[int, dict[str, int]] = (0, {})  # the minute, and how many about whom
+        self._pauses = Pauses()
         self._rebuild = rebuild
         self._quarantine = Quarantine()
+        self._has_failed = False  # a part of the tick that is being done
         self._told: dict[events.Event, None] = {}  # who listens and is linked, as the core knows
 
     def restore(self, now: int) -> None:
@@ -156,9 +209,34 @@ class DurableNode:
     def tick(self, now: int) -> None:
         """Do what is due."""
         if self.server is not None:
-            self._pass_on(self.server.tick(now), now)
-        self._feed(events.Tick(), now)
+            # What it was about to send or write when it failed stays queued in it.
+            server = self.server
+            self.attempt("server", lambda: self._pass_on(server.tick(now), now), now)
+        if not self._pauses.has_core_parts:
+            self._feed(events.Tick(), now)
+        else:
+            for part in TICK_PARTS:
+                self.attempt(part, partial(self._feed, events.Tick(part), now), now)
         self._report_refusals(now)
+
+    def attempt(self, part: str, work: Callable[[], None], now: int) -> None:
+        """Do a part of what is due every tick, unless it is skipped because it failed.
+
+        What it raises itself, and not the core in an event, must have changed nothing.
+        """
+        if not self._pauses.is_due(part, now):
+            return
+        self._has_failed = False
+        try:
+            work()
+        except (StoreError, MemoryError, OSError):
+            raise
+        except Exception as error:
+            if self._rebuild is None:
+                raise
+            self._skip(part, error, now)
+        if not self._has_failed:
+            self._pauses.end(part)
 
     def go_on(self, now: int) -> None:
         """Let those go on who waited for the next turn."""
@@ -241,7 +319,8 @@ class DurableNode:
             elif isinstance(output, ServerRefusal):
                 self._count(events.Count("refused_by_server"))
                 if output.why.startswith(DEFECT):
-                    self._warn(now, f"closed a link of {output.user or 'a stranger'}: {output.why}")
+                    client = output.user or "a stranger"
+                    self._warn(now, client, f"closed a link of {client}: {output.why}")
                 self.refusals.add(output, now)
             else:
                 self._effects.outputs.append(output)
@@ -254,7 +333,7 @@ class DurableNode:
             fields = {"what": refused.what, "why": refused.why, "who": refused.user}
             optional = {"times": refused.times, "address": refused.address}
             self.log("refuse", {**fields, **optional}, now)
-            self._warn(now, refused.describe())
+            self._warn(now, refused.user or refused.address, refused.describe())
 
     def _may_log_refusal(self, now: int) -> bool:
         second = now // 1000
@@ -284,8 +363,11 @@ class DurableNode:
             except (StoreError, MemoryError):
                 raise
             except Exception as error:
-                if not who or self._rebuild is None:
+                if self._rebuild is None:
                     raise
+                if not who:
+                    self._skip_failed(arrived, event, error, now)
+                    continue
                 if isinstance(event, events.Message) and event.others:
                     self._split(arrived, event, error)
                     continue
@@ -352,11 +434,37 @@ class DurableNode:
         delay = self._quarantine.note_failure(who, now)
         if delay:
             why += f"; refusing all from here for {delay // 1000} s"
-        self._warn(now, f"refused {_name_event(event)} of {who}: {why}", error)
+        self._warn(now, who, f"refused {_name_event(event)} of {who}: {why}", error)
         self._build_again(arrived, error)
         self._count(events.Count("events_failed", label=type(error).__name__))
         self._log_refusal(event, who, why, now)
         self._answer(arrived, event, f"the node could not handle this: {why}", now)
+
+    def _skip_failed(
+        self, arrived: deque[events.Event], event: events.Event, error: Exception, now: int
+    ) -> None:
+        """Skip what the node was to do by itself and failed at; a whole tick is done in parts."""
+        if event == events.Tick():
+            arrived.extendleft(events.Tick(part) for part in reversed(TICK_PARTS))
+        else:
+            part = event.part if isinstance(event, events.Tick) else _name_event(event)
+            culprit = find_culprit(error, self.store)
+            self._skip(part, error, now, "" if culprit is None else _name_item(*culprit))
+            if culprit is not None and self._pauses.blame(part, culprit[1], now):
+                self.store.apply(set_aside(self.store, *culprit, now), ())
+                self._warn(now, part, f"set aside {_name_item(*culprit)}")
+                self._count(events.Count("items_set_aside", label=KINDS[culprit[0]]))
+        self._build_again(arrived, error)
+
+    def _skip(self, part: str, error: Exception, now: int, item: str = "") -> None:
+        """Skip a part of the ticks for a while, and report why."""
+        self._has_failed = True
+        pause = self._pauses.begin(part, now)
+        why = describe_defect(error) + (f" at {item}" if item else "")
+        text = f"skipping {part} for {pause // 1000} s: {why}"
+        self._warn(now, part, text, error)
+        self._count(events.Count("ticks_failed", label=part))
+        self.log("trouble", {"what": f"tick: {part}", "detail": why}, now)
 
     def _split(self, arrived: deque[events.Event], event: events.Message, error: Exception) -> None:
         """Let the core handle one by one what failed together: only the bad one is refused."""
@@ -406,11 +514,14 @@ class DurableNode:
             reply = events.Publish(topic, payload, correlation=event.correlation)
             self._route(arrived, reply, now)
 
-    def _warn(self, now: int, text: str, error: Exception | None = None) -> None:
-        """Warn in the process's own log, a few times a minute."""
-        minute, count = self._warnings
-        self._warnings = (now // _MINUTE, count + 1 if minute == now // _MINUTE else 1)
-        if self._warnings[1] <= _WARNINGS:
+    def _warn(self, now: int, who: str, text: str, error: Exception | None = None) -> None:
+        """Warn in the process's own log, a few times a minute about each client."""
+        if self._warnings[0] != now // _MINUTE:
+            self._warnings = (now // _MINUTE, {})
+        counts = self._warnings[1]
+        who = who if who in counts or len(counts) < _WARNED else ""
+        counts[who] = counts.get(who, 0) + 1
+        if counts[who] <= _WARNINGS:
             trace = "" if error is None else "".join(format_tb(error.__traceback__))
             _log.warning("%s%s", text, trace and "\n" + trace)  # its text may be a stranger's
 
@@ -488,6 +599,11 @@ def _join_frames(first: events.Message, arrived: deque[events.Event]) -> events.
 def _name_event(event: events.Event) -> str:
     """Return what the log calls an event."""
     return event.topic if isinstance(event, events.Message) else type(event).__name__.lower()
+
+
+def _name_item(kind: int, dot: Dot) -> str:
+    """Return what the log calls an item."""
+    return f"the {KINDS[kind]} {dot.id:016x} of {dot.origin}"
 
 
 def _is_leaving(event: events.Event) -> bool:

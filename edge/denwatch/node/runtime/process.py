@@ -317,19 +317,20 @@ class Process:
         if jump:
             _log.warning("the clock was set by %.3f s", jump / 1000)
             self.durable_node.set_clock(jump, now)
-        self._reload_keys(now)
-        self._rollouts.step(self._built.list_fleet, now)
-        self._follow_hints()
+        attempt = self.durable_node.attempt
+        attempt("keys", lambda: self._reload_keys(now), now)
+        attempt("roll-outs", lambda: self._rollouts.step(self._built.list_fleet, now), now)
+        attempt("peers' addresses", self._follow_hints, now)
         self.durable_node.tick(now)
         self._kernels.offer(self.durable_node.node.item_store.count(SUBSCRIPTION))
         self._receive_events(now)
         if now >= self._status_at:
             self._status_at = now + self.config.status.interval_seconds * 1000
-            self._publish_status(now)
+            attempt("status", lambda: self._publish_status(now), now)
         self._commit()
 
     def _guard(self, work: Callable[[], None]) -> None:
-        """Do some work. A failure ends the run, because memory may be ahead of the disk."""
+        """Do some work. What it raises ends the run, because memory may be ahead of the disk."""
         if self._failure is not None:
             return
         try:
@@ -553,10 +554,10 @@ def check_node(config: NodeConfig) -> list[str]:
 def serve_node(config: NodeConfig) -> None:
     """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot continue.
 
-    After a full disk, with too many open files, with a damaged value or after a defect of ours in
-    a tick memory may be ahead of the disk: the node starts again from what is there, as soon as it
-    can. A defect that comes back again and again ends the process. What comes from outside cannot
-    cause it: see `DurableNode`.
+    After a full disk, with too many open files or with a damaged value memory may be ahead of the
+    disk: the node starts again from what is there, as soon as it can. So it does after a defect of
+    ours outside of events and ticks; one that comes back again and again ends the process. What
+    comes from outside cannot cause that, neither when it comes nor later: see `DurableNode`.
     """
     defects: deque[float] = deque(maxlen=_DEFECTS)
     raise_file_limit()

@@ -234,6 +234,8 @@ class RegistrationsBuilder:
 
     def place(self, notice: Placed, origin: str) -> None:
         """Apply a node's word on where a device of its own may speak."""
+        if self.registrations.kind_of(notice.name) == "node":
+            raise SecurityError(f'"{notice.name}" is a node already')
         self._claim(notice.name, origin)
         self._places[notice.name] = max(notice, self._places.get(notice.name, notice))
 

@@ -405,9 +405,11 @@ def add_device(
     name: str,
     secret: bytes | None = None,
     key_id: int = 1,
-    nodes: Sequence[str] = (),
+    nodes: Sequence[str] | None = None,
 ) -> Registrations:
-    """Return the registrations with a new device, which speaks through `nodes`, or through all.
+    """Return the registrations with a new device, which speaks through `nodes`.
+
+    `nodes`: None for this node alone; none at all for any node of the site.
 
     Without `secret` it gets a master key from which each node's key is derived; a given secret,
     of a device that has it already, is for this node only.
@@ -416,13 +418,14 @@ def add_device(
     key = DeviceKey(make_secret(), is_master=True)
     if secret is not None:
         key = DeviceKey(check_secret(secret, f"device {name}"))
-        nodes = (registrations.name,)
-    device = DeviceRegistration({key_id: key}, nodes=_check_nodes(registrations, nodes))
+        nodes = None
+    named = (registrations.name,) if nodes is None else _check_nodes(registrations, nodes)
+    device = DeviceRegistration({key_id: key}, nodes=named)
     return registrations.with_device(name, device)
 
 
 def change_nodes(registrations: Registrations, name: str, nodes: Sequence[str]) -> Registrations:
-    """Return the registrations with a device that speaks through these nodes only."""
+    """Return the registrations with a device that speaks through these nodes only, or any."""
     found = registrations.devices.get(name)
     if found is None:
         raise SecurityError(f'there is no device "{name}" here')
