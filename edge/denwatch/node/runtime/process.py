@@ -57,6 +57,7 @@ from denwatch.node.runtime.links import (
 )
 from denwatch.node.runtime.rollouts import RolloutFolder
 from denwatch.node.security import open_keyring
+from denwatch.node.security.site import end_forgetting, list_forgotten
 from denwatch.node.store import Storage, Store, StoreDecayed, StoreError, StoreFull
 from denwatch.node.store.damage import check_store
 from denwatch.node.store.sqlite import SHORTAGES, Lock
@@ -318,6 +319,7 @@ class Process:
             _log.warning("the clock was set by %.3f s", jump / 1000)
             self.durable_node.set_clock(jump, now)
         self._reload_keys(now)
+        forgotten = self._forget_devices(now)
         self._rollouts.step(self._built.list_fleet, now)
         self._follow_hints()
         self.durable_node.tick(now)
@@ -327,6 +329,8 @@ class Process:
             self._status_at = now + self.config.status.interval_seconds * 1000
             self._publish_status(now)
         self._commit()
+        for name in forgotten:
+            end_forgetting(self.config.folder, name)
 
     def _guard(self, work: Callable[[], None]) -> None:
         """Do some work. A failure ends the run, because memory may be ahead of the disk."""
@@ -479,6 +483,15 @@ class Process:
                 if not self._built.access.is_welcome(user):
                     _log.warning("disconnecting %s, which has no access any more", user)
                     self.durable_node.expel(user, now)
+
+    def _forget_devices(self, now: int) -> list[str]:
+        """Forget the devices that `denwatch keys forget` names; return which."""
+        names = list_forgotten(self.config.folder)
+        for name in names:
+            is_known = self.durable_node.forget_device(name, now)
+            why = "its next hello may have any number" if is_known else "no hello of it was heard"
+            _log.info("%s begins anew: %s", name, why)
+        return names
 
     def _publish_status(self, now: int) -> None:
         payload = self._built.status.encode(now, now - self._started)
