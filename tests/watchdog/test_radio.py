@@ -19,6 +19,7 @@ from denwatch.watchdog.radio import (
     find_address,
     find_lora_airtime,
     open_modem,
+    run_gateway,
     split_answers,
     write_slip,
 )
@@ -264,7 +265,7 @@ class FakeLora:
         self.calls.append(data)
 
     def poll_recv(self):
-        return self.came.pop(0)
+        return self.came.pop(0) if self.came else None
 
 
 class FakeBoard:
@@ -276,6 +277,25 @@ class FakeBoard:
 
     def make_lora(self, radio):
         return FakeLora()
+
+    def make_serial(self, port, receive, baud):
+        self.line = FakeLine()
+        return self.line
+
+
+class FakeLine:
+    """A serial port on which a bridge has sent a datagram."""
+
+    def __init__(self):
+        self.came = write_slip(b"down")
+        self.sent = b""
+
+    def read(self):
+        data, self.came = self.came, b""
+        return data
+
+    def write(self, data):
+        self.sent += data
 
 
 class ModemTest(unittest.TestCase):
@@ -362,6 +382,22 @@ class RelayTest(unittest.TestCase):
         for _ in range(3):
             exchange(first, second)
         self.assertEqual((second.sent, first.sent), ([b"up", b"up again"], [b"down"]))
+        self.assertFalse(exchange(first, second))
+
+    def test_a_gateway_passes_on_until_there_is_nothing(self):
+        board = FakeBoard()
+        radio = FakeLora()
+        board.make_lora = lambda _: radio
+        gateway = {"radio": {"kind": "lora"}, "serial": {"kind": "serial", "port": 0}}
+
+        def rest():
+            if not radio.came:
+                raise EOFError
+
+        with self.assertRaises(EOFError):
+            run_gateway(gateway, board, rest)
+        self.assertEqual(radio.calls, ["listen", b"down", "listen"])
+        self.assertEqual(board.line.sent, write_slip(b"datagram"))
 
 
 class Node:

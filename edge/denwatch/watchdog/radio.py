@@ -558,15 +558,23 @@ def open_modem(radio: "dict[str, Any]", board: "Any") -> "Modem":
     raise ValueError("kind: " + kind)
 
 
-def relay(first: "Modem", second: "Modem") -> None:
-    """Pass datagrams on between two modems, for ever: the program of a gateway's board."""
+def run_gateway(
+    gateway: "dict[str, dict[str, Any]]", board: "Any", rest: "Callable[[], object]"
+) -> None:
+    """Pass datagrams on between a radio and a bridge's serial port, for ever: the program of a
+    gateway's board. `rest` is called when there are none."""
+    first, second = open_modem(gateway["radio"], board), open_modem(gateway["serial"], board)
     while True:
-        exchange(first, second)
+        if not exchange(first, second):
+            rest()
 
 
-def exchange(first: "Modem", second: "Modem") -> None:
-    """Pass on what has come on either side."""
+def exchange(first: "Modem", second: "Modem") -> bool:
+    """Pass on what has come on either side; return whether anything had."""
+    is_busy = False
     for source, target in ((first, second), (second, first)):
         datagram = source.receive()
         if datagram:
             target.send(datagram)
+            is_busy = True
+    return is_busy
