@@ -19,7 +19,6 @@ from denwatch.watchdog.radio import (
     find_address,
     find_lora_airtime,
     open_modem,
-    run_gateway,
     split_answers,
     write_slip,
 )
@@ -278,25 +277,6 @@ class FakeBoard:
     def make_lora(self, radio):
         return FakeLora()
 
-    def make_serial(self, port, receive, baud):
-        self.line = FakeLine()
-        return self.line
-
-
-class FakeLine:
-    """A serial port on which a bridge has sent a datagram."""
-
-    def __init__(self):
-        self.came = write_slip(b"down")
-        self.sent = b""
-
-    def read(self):
-        data, self.came = self.came, b""
-        return data
-
-    def write(self, data):
-        self.sent += data
-
 
 class ModemTest(unittest.TestCase):
     def test_espnow(self):
@@ -383,21 +363,6 @@ class RelayTest(unittest.TestCase):
             exchange(first, second)
         self.assertEqual((second.sent, first.sent), ([b"up", b"up again"], [b"down"]))
         self.assertFalse(exchange(first, second))
-
-    def test_a_gateway_passes_on_until_there_is_nothing(self):
-        board = FakeBoard()
-        radio = FakeLora()
-        board.make_lora = lambda _: radio
-        gateway = {"radio": {"kind": "lora"}, "serial": {"kind": "serial", "port": 0}}
-
-        def rest():
-            if not radio.came:
-                raise EOFError
-
-        with self.assertRaises(EOFError):
-            run_gateway(gateway, board, rest)
-        self.assertEqual(radio.calls, ["listen", b"down", "listen"])
-        self.assertEqual(board.line.sent, write_slip(b"datagram"))
 
 
 class Node:

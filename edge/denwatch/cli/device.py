@@ -58,12 +58,17 @@ _PARTS = {"sleep": "duty", "radio": "radio"}  # by the field that needs it
 _MAIN = "import slots\n\nslots.run()\n"
 _PLAIN_MAIN = "from denwatch.watchdog.boot import main\n\nmain()\n"  # without updates
 _GATEWAY_MAIN = """import json, machine, sys, time
-from denwatch.watchdog import board, radio
+from denwatch.watchdog import board
+from denwatch.watchdog.radio import exchange, open_modem
 
 time.sleep(3)  # until the port is the bridge's, mpremote can interrupt
 try:
     with open("gateway.json") as file:
-        radio.run_gateway(json.load(file), board, lambda: time.sleep_ms(1))
+        gateway = json.load(file)
+    radio, line = open_modem(gateway["radio"], board), open_modem(gateway["serial"], board)
+    while True:
+        if not exchange(radio, line):
+            time.sleep_ms(1)
 except Exception as error:
     sys.print_exception(error)  # the bridge shows it
 machine.reset()

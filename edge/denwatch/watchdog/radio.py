@@ -558,19 +558,8 @@ def open_modem(radio: "dict[str, Any]", board: "Any") -> "Modem":
     raise ValueError("kind: " + kind)
 
 
-def run_gateway(
-    gateway: "dict[str, dict[str, Any]]", board: "Any", rest: "Callable[[], object]"
-) -> None:
-    """Pass datagrams on between a radio and a bridge's serial port, for ever: the program of a
-    gateway's board. `rest` is called when there are none."""
-    first, second = open_modem(gateway["radio"], board), open_modem(gateway["serial"], board)
-    while True:
-        if not exchange(first, second):
-            rest()
-
-
 def exchange(first: "Modem", second: "Modem") -> bool:
-    """Pass on what has come on either side; return whether anything had."""
+    """Pass on what has come on either side, as a gateway's board does; return whether it had."""
     is_busy = False
     for source, target in ((first, second), (second, first)):
         datagram = source.receive()
