@@ -19,13 +19,21 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
-def run(measure: Callable[[argparse.Namespace], dict[str, Any]], doc: str | None) -> None:
-    """Parse the common options, measure, and print the result as the last line if asked."""
+def run(
+    measure: Callable[[argparse.Namespace], dict[str, Any]],
+    doc: str | None,
+    add: Callable[[argparse.ArgumentParser], object] = lambda parser: parser,
+) -> None:
+    """Parse the common options, measure, and print the result as the last line if asked.
+
+    `add` adds a benchmark's own options.
+    """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as last line")
     parser.add_argument("--quick", action="store_true", help="a smaller run, under a minute")
     parser.add_argument("--save", action="store_true", help="write tables and plots to results/")
     parser.add_argument("--seed", type=int, default=1, help="seed of all random choices")
+    add(parser)
     options = parser.parse_args()
     result = measure(options)
     if options.json:

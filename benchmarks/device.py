@@ -8,17 +8,23 @@ heap_per_sv, mpy_filter_bytes, mpy_total_bytes; filter_heap_kib is the smallest 
 subscriptions and the filter work. `benchmarks.device_transport` adds the figures of the link, and
 `benchmarks.device_field` days on a battery and the wear of the flash, `benchmarks.device_boards`
 what emulated boards do, if `make boards` has built their firmware.
+
+`--part sizes` (or tls, field, boards) makes one section of the page again, and leaves the rest:
+what it has does not depend on how busy the machine is.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import device_boards, device_field, device_transport
 from benchmarks.common import (
+    RESULTS,
     describe_machine,
     format_table,
     new_figure,
@@ -53,11 +59,11 @@ def measure_times(options: argparse.Namespace) -> dict[tuple[int, int], list[flo
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Measure and report."""
+    if options.part:
+        return measure_parts(options)
     times = measure_times(options)
     with tempfile.TemporaryDirectory() as name:
         heap, output = find_filter_heap(Path(name))
-    filters = measure_role("filter")
-    totals = measure_role("full")
     result: dict[str, Any] = {
         "viper_over_bytecode": min(times[64, n][1] / times[64, n][0] for n in COUNTS),
         "viper_over_float": min(times[64, n][2] / times[64, n][0] for n in COUNTS),
@@ -66,19 +72,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "float_ns": times[64, 1000][2],
         "heap_per_sv": max(times[bits, 1000][3] for bits in (64, 32)),
         "bytes_per_event": max(row[5] for row in times.values()),
-        "mpy_filter_bytes": max(sum(sizes.values()) for sizes in filters.values()),
-        "mpy_total_bytes": max(sum(sizes.values()) for sizes in totals.values()),
         "filter_heap_kib": heap,
     }
     say(f"1,000 subscriptions in {heap} KiB: count, hits, free = {output}")
-    result.update(device_field.measure(options))
-    field = result.pop("field_report")
-    result.update(device_boards.measure(options))
-    boards = result.pop("boards_report")
     result.update(device_transport.measure(options))
-    report = write_report(times, filters, totals, result) + f"\n## In the field\n\n{field}"
-    if boards:
-        report += f"\n## On emulated boards\n\n{boards}"
+    report = write_report(times, result)
+    for title, measure_section in SECTIONS.values():
+        result.update(measure_section(options))
+        text = result.pop("report")
+        report += f"\n## {title}\n\n{text}" if text else ""
     say(report)
     if options.save:
         save_text("device.md", report)
@@ -86,13 +88,63 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def write_report(
-    times: dict[tuple[int, int], list[float]],
-    filters: dict[str, dict[str, int]],
-    totals: dict[str, dict[str, int]],
-    result: dict[str, Any],
-) -> str:
-    """Return the committed table."""
+def measure_sizes(_: argparse.Namespace) -> dict[str, Any]:
+    """Compile what boards get, for each architecture."""
+    filters = measure_role("filter")
+    totals = measure_role("full")
+    rows = [
+        *(
+            [f"`{path}`", *(totals[a][path] for a in ARCHITECTURES)]
+            for path in totals[ARCHITECTURES[0]]
+        ),
+        ["everything", *(sum(totals[a].values()) for a in ARCHITECTURES)],
+        ["filter role alone", *(sum(filters[a].values()) for a in ARCHITECTURES)],
+    ]
+    role = ", ".join(f"`{path}`" for path in filters[ARCHITECTURES[0]])
+    report = f"""Bytes of `.mpy`, as `denwatch device build` makes them (private names shortened,
+constants folded, mpy-cross -O3). Everything is all that a board can need: every source, TLS, deep
+sleep, radios, updates. The filter role is {role};
+`check`, through which every frame from the air goes first, is not part of it: a filter alone takes
+frames that were checked before. The DENS paper's watchdog took 49 KB of code.
+
+{format_table(["file", *ARCHITECTURES], rows)}
+"""
+    return {
+        "mpy_filter_bytes": max(sum(sizes.values()) for sizes in filters.values()),
+        "mpy_total_bytes": max(sum(sizes.values()) for sizes in totals.values()),
+        "report": report,
+    }
+
+
+# Parts of the page that can be made again by themselves: a title, and what measures it.
+SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
+    "sizes": ("Sizes", measure_sizes),
+    "tls": ("TLS", device_transport.measure_tls),
+    "field": ("In the field", device_field.measure),
+    "boards": ("On emulated boards", device_boards.measure),
+}
+
+
+def measure_parts(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure some sections, and put them into the page; the others stay."""
+    page = (RESULTS / "device.md").read_text(encoding="utf-8")
+    result: dict[str, Any] = {}
+    for part in options.part:
+        title, measure_section = SECTIONS[part]
+        result.update(measure_section(options))
+        section = f"## {title}\n\n{result.pop('report').rstrip()}\n\n"
+        say(section)
+        page, count = re.subn(
+            rf"^## {title}\n.*?(?=^## |\Z)", lambda _, text=section: text, page, flags=re.M | re.S
+        )
+        page = page if count else f"{page.rstrip()}\n\n{section}"
+    if options.save:
+        save_text("device.md", page)
+    return result
+
+
+def write_report(times: dict[tuple[int, int], list[float]], result: dict[str, Any]) -> str:
+    """Return the page without its sections."""
     speed = format_table(
         [
             "word",
@@ -123,17 +175,6 @@ def write_report(
             for (bits, n), row in times.items()
         ],
     )
-    sizes = format_table(
-        ["file", *ARCHITECTURES],
-        [
-            *(
-                [f"`{path}`", *(totals[a][path] for a in ARCHITECTURES)]
-                for path in totals[ARCHITECTURES[0]]
-            ),
-            ["everything", *(sum(totals[a].values()) for a in ARCHITECTURES)],
-            ["filter role alone", *(sum(filters[a].values()) for a in ARCHITECTURES)],
-        ],
-    )
     return f"""# The filter on a device
 
 {describe_machine()}, unix MicroPython 1.25; no board was measured, so read times as ratios.
@@ -148,28 +189,19 @@ that one event allocates.
 
 {memory}
 
-Bytes of `.mpy`, as `denwatch device build` makes them (private names shortened, constants folded,
-mpy-cross -O3). Everything is all that a board can need: every source, TLS, deep sleep. The filter
-role is {", ".join(f"`{path}`" for path in filters[ARCHITECTURES[0]])};
-`check`, through which every frame from the air goes first, is not part of it: a filter alone takes
-frames that were checked before.
-
-{sizes}
-
 1,000 subscriptions and the filter role work in a heap of {result["filter_heap_kib"]} KiB (32-bit
-port, files as `.mpy`). The DENS paper's watchdog took 49 KB of code and about 180 KB of memory in a
-MIDP emulator, and tens of milliseconds for 1,000 subscriptions (Fig. 7): other hardware, so only
-the sizes compare. Machine code covers plain vectors under min, max, product and arithmetic mean:
-conjunctions of terms, 10 of the 20 subscriptions in `benchmarks.air`. Vectors with sections and the
-other means are evaluated in bytecode, at the speed of that.
+port, files as `.mpy`). The DENS paper's watchdog took about 180 KB of memory in a MIDP emulator,
+and tens of milliseconds for 1,000 subscriptions (Fig. 7): other hardware, so only the sizes
+compare. Machine code covers plain vectors under min, max, product and arithmetic mean: conjunctions
+of terms, 10 of the 20 subscriptions in `benchmarks.air`. Vectors with sections and the other means
+are evaluated in bytecode, at the speed of that.
 
 The whole watchdog, connected to Mosquitto and to a node that acknowledges, with 200 subscriptions
 and its spool, took {result["full_rounds"]:,} samples and sent {result["full_notifications"]:,}
 notifications in a heap of {result["full_heap_kib"]} KiB on the 32-bit port, its code in a ROMFS
 image that is executed in place; {result["full_lowest_free_bytes"]:,} bytes were free at the lowest,
-after a collection. All its files are {result["mpy_total_bytes"]:,} bytes of `.mpy`; run from files,
-which copies their code to the heap, it needs {result["full_files_heap_kib"]} KiB (tried for 360
-samples).
+after a collection. Run from `.mpy` files, which copies their code to the heap, it needs
+{result["full_files_heap_kib"]} KiB (tried for 360 samples).
 
 QoS 1 messages/s:
 {result["qos1_per_s"]:,} with four under way, {result["qos1_one_by_one_per_s"]:,} one by one,
@@ -195,7 +227,12 @@ def draw(times: dict[tuple[int, int], list[float]]) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    run(measure, __doc__)
+    run(measure, __doc__, _add_part)
+
+
+def _add_part(parser: argparse.ArgumentParser) -> None:
+    words = "make this section of the page again, and leave the rest"
+    parser.add_argument("--part", action="append", choices=SECTIONS, help=words)
 
 
 if __name__ == "__main__":

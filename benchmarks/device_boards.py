@@ -149,7 +149,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     heads = [f"{count:,}{word}" for count in COUNTS for word in ("", ", uncertain")]
     table = format_table(["machine code", *heads, "as CPython", "lowest free, B"], rows)
     whole = _WHOLE if told else ""
-    result["boards_report"] = f"{_WORDS}\n{table}\n{whole}" if rows else ""
+    result["report"] = f"{_WORDS}\n{table}\n{whole}" if rows else ""
     return result
 
 

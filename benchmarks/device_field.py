@@ -158,7 +158,7 @@ def measure_cuts(lives: int) -> tuple[int, int, int]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure; the table for people is `field_report`."""
+    """Measure; the table for people is `report`."""
     share = count_connections(options.seed)
     days = {c.board: estimate_days(c, share) for c in BOARDS}
     carved, file = measure_wear()
@@ -194,7 +194,7 @@ them with a second one on the way back; after {bricked} the board did not run go
         "ota_power_cuts": cuts,
         "ota_bricked": bricked,
         "erases_per_note_file": file,
-        "field_report": report,
+        "report": report,
     }
 
 

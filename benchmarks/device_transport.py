@@ -8,6 +8,9 @@
   subscriptions, spool on, on the 32-bit port, in a heap of 64 KiB. The code is in a ROM file
   system, as on a board (MicroPython 1.25 and later run it where it stands); and once more from
   `.mpy` files, in the smallest heap that is enough for them.
+
+`measure_tls(options)` is what a TLS connection with a verified certificate takes of memory, on the
+32-bit port.
 """
 
 from __future__ import annotations
@@ -15,14 +18,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import socket
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from denwatch.cli.devices.images import build_role, build_romfs
+from denwatch.cli.node import init_node
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
@@ -30,6 +38,7 @@ from benchmarks.common import say
 from benchmarks.small_node import DEVICE, KEY_ID, NODE, SECRET
 from firmware_tests.images import compile_program, run_in_heap
 from firmware_tests.runtimes import find_library, find_unix
+from firmware_tests.unix import run_code
 from simulator.site import ServerProcess, make_mosquitto
 
 HEAP = 64  # KiB that shall be enough
@@ -315,8 +324,75 @@ def _find_heap(rounds: int, in_place: bool) -> tuple[int, str]:
     raise RuntimeError(f"the full watchdog in {LARGEST} KiB: {output}")
 
 
+# The C library's own account of what is allocated: mbedTLS takes its memory there, on this port.
+_TLS = """
+import ffi, gc, socket
+count = ffi.open("libc.so.6").func("v", "malloc_stats", "")
+from denwatch.watchdog.link import make_context
+def note(word):
+    gc.collect()
+    print("step", word, gc.mem_alloc())
+    count()
+note("start")
+with open({ca!r}, "rb") as file:
+    context = make_context(file.read())
+note("context")
+plain = socket.socket()
+plain.connect(socket.getaddrinfo("127.0.0.1", {port})[0][-1])
+link = context.wrap_socket(plain, server_hostname="localhost")
+note("connected")
+link.write(bytes(200))
+assert len(link.read(200)) == 200
+note("used")
+"""
+
+
+def measure_tls(_: argparse.Namespace) -> dict[str, Any]:
+    """Return the bytes that a TLS connection takes, as the C library counts them."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        init_node(folder / "north", "north")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "north/tls/node.pem", folder / "north/tls/node.key")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=_echo, args=(server, context), daemon=True)
+            thread.start()
+            ca, port = str(folder / "north/tls/ca.der"), server.getsockname()[1]
+            pad = ("env", "MALLOC_TOP_PAD_=0")  # so that its peak is known to a page
+            output, status = run_code(_TLS.format(ca=ca, port=port), 32, heap="256k", prefix=pad)
+            thread.join(60)
+    steps = re.findall(r"step (\w+) (\d+).*?Total.*?in use bytes *= *(\d+)", output, re.S)
+    if status or len(steps) != 4:
+        raise RuntimeError(output)
+    start, context_used, _, used = (int(taken) for _, _, taken in steps)
+    heap = int(steps[-1][1]) - int(steps[0][1])
+    tops = [int(top) for top in re.findall(r"Total.*?system bytes *= *(\d+)", output, re.S)]
+    result = {
+        "tls_context_bytes": context_used - start,
+        "tls_connection_bytes": used - context_used,
+        "tls_peak_bytes": tops[-1] - start,
+        "tls_python_bytes": heap,
+    }
+    say("TLS:", result)
+    report = f"""One connection with a verified certificate, on the 32-bit port of MicroPython 1.25:
+{used - start:,} bytes outside of Python's heap, as the C library counts what mbedTLS allocated
+({context_used - start:,} of them the authority's certificate), {result["tls_peak_bytes"]:,} at most
+during the handshake (to a page), and {heap:,} bytes in it. On a board without an operating system
+all of it is Python's heap, with the buffers of its firmware; the 64 KiB above are without TLS.
+"""
+    return {**result, "report": report}
+
+
+def _echo(server: socket.socket, context: ssl.SSLContext) -> None:
+    """Serve one connection: return what comes."""
+    link, _ = server.accept()
+    with context.wrap_socket(link, server_side=True) as secure:
+        secure.sendall(secure.recv(200))
+        secure.recv(1)  # until the other side closes
+
+
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure everything of this file."""
+    """Measure everything of this file, but for TLS."""
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name))
         try:

@@ -72,7 +72,8 @@ def place(
             node.arguments = ("--broker", f"mqtt://127.0.0.1:{port}")
         passwords = {name: node.add_subscriber(name) for name in ("medic7", "medic8", "watcher")}
         passwords["clerk"] = node.add_subscriber("clerk", "observer")
-        devices = {name: node.add_device(name) for name in ("bed-1", "bed-2", "forger", "quiet")}
+        names = ("bed-1", "bed-2", "forger", "quiet", "erased")
+        devices = {name: node.add_device(name) for name in names}
         for device in devices.values():
             device["nodes"][0]["url"] = f"mqtt://127.0.0.1:{port}"
         stack.enter_context(site)
@@ -94,6 +95,10 @@ class Radio:
         self.app.subscribe(self.topic + "sv", self.topic + "ack")
 
     def hello(self, epoch: int, counter: int = 1) -> None:
+        self.send_hello(epoch, counter)
+        wait_for("the answer to a hello", lambda: self.find_answer([epoch, counter]))
+
+    def send_hello(self, epoch: int, counter: int) -> None:
         vocabulary = load_shipped("rescue")
         number = vocabulary.events["patient"].number
         body = encode_message(
@@ -109,7 +114,6 @@ class Radio:
         )
         frame = frames.Frame(frames.MESSAGE, epoch, counter, body)
         self.app.publish(self.topic + "hello", frames.seal(self.link, frames.UP, frame))
-        wait_for("the answer to a hello", lambda: self.find_answer([epoch, counter]))
 
     def find_answer(self, hello: list[int]) -> bool:
         """Note the answer to a hello, if it has come."""
@@ -257,5 +261,36 @@ def test_a_device_that_is_revoked_is_out_at_once(place: Place) -> None:
         place.node.keys("revoke", "quiet")
         place.read_status(app)
         radio.send(radio.make_frame(1, 2))
+        assert place.read_status(app)["counts"]["device_notes"] == before + 1
+    radio.app.close()
+
+
+def test_a_device_that_begins_anew_is_refused_in_words_until_it_is_forgotten(place: Place) -> None:
+    """Its board was erased, and is none that takes the node's hint of its last number."""
+    radio = Radio(place, "erased")
+    radio.hello(5)
+    old = radio.make_frame(5, 1)
+    with place.app("watcher", client_id="forgetting") as app:
+        app.subscribe("dens/1/status/north")
+        radio.send_hello(1, 1)
+
+        def find_refused() -> list[dict[str, Any]]:
+            refused = place.read_status(app)["refused"]
+            return [each for each in refused if each["who"] == "erased"]
+
+        wait_for("the refusal in the status", find_refused)
+        (refused,) = find_refused()
+        assert refused["what"] == "hello"
+        assert refused["why"] == "replay: hello (1, 1) is not after the last one"
+        assert f"refused erased, hello: {refused['why']}" in place.node.journal
+        place.node.keys("forget", "erased")
+        wait_for("that it is forgotten", lambda: "erased begins anew" in place.node.journal)
+        radio.app.close()
+        radio = Radio(place, "erased")
+        before = place.read_status(app)["counts"].get("device_notes", 0)
+        radio.hello(1, 2)
+        radio.send(old)  # recorded before: bound to an answer that is not the last
+        assert place.read_status(app)["counts"].get("device_notes", 0) == before
+        radio.send(radio.make_frame(1, 1))
         assert place.read_status(app)["counts"]["device_notes"] == before + 1
     radio.app.close()

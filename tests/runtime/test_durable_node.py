@@ -193,6 +193,37 @@ def test_a_flood_of_refusals_is_counted_and_does_not_fill_the_disk() -> None:
     assert durable_node.refusals.recent[0].times == 500
 
 
+class Refusing(Echo):
+    """Refuses what devices and people send, as the core does."""
+
+    def __init__(self, item_store: ItemStore, reader: Reader) -> None:
+        super().__init__(item_store, reader)
+        self.receivers[events.DEVICES] = self.receivers[events.REQUESTS] = self.refuse
+
+    def refuse(self, transaction: Transaction, _: Message) -> None:
+        transaction.log("refuse", what="nv", why="tag: wrong", who="dog-1", bytes=1)
+
+
+@pytest.mark.parametrize(("topic", "lines"), [(events.DEVICES + "dog-1/nv", 1), ("sub/dog-1", 0)])
+def test_what_a_device_is_refused_for_is_one_line_however_often(
+    topic: str, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A device's owner reads it; a person is told in a reply."""
+    store = MemoryStore("north", EmulatedDisk())
+    item_store = ItemStore("north", store.epoch, lambda _: b"", lambda _, time: time)
+    node = DurableNode(Refusing(item_store, store), store, None, [].append)
+    topic = topic if lines else ROOT + topic
+    for now in range(5):
+        node.receive_event(Message("", topic, b"x"), now)
+    node.tick(100)
+    node.commit()
+    assert [r.getMessage() for r in caplog.records] == [
+        "refused dog-1, nv: tag: wrong (5 times)"
+    ] * lines
+    assert [each.times for each in node.refusals.recent] == [5] * lines
+    assert sum(row.length for row in store.read_outbox(10)) == 5, "each has its record, once"
+
+
 # One bad event is one refused event -----------------------------------------------------------
 
 

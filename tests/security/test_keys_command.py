@@ -13,7 +13,7 @@ from denwatch.cli.errors import CommandError
 from denwatch.cli.node import add_init_arguments, init_node, run_init
 from denwatch.node.config import load_config
 from denwatch.node.security.access import Access
-from denwatch.node.security.site import KeyFile, open_keyring
+from denwatch.node.security.site import KeyFile, end_forgetting, list_forgotten, open_keyring
 from denwatch.watchdog.config import read_nodes
 
 
@@ -139,6 +139,20 @@ def test_a_device_speaks_through_its_own_node_unless_others_are_named(
     assert list_nodes("dog-1") == ["node-a", "node-b"]
     with pytest.raises(CommandError, match='no node "any"'):
         run(capsys, folder, "nodes dog-1 any node-b")
+
+
+def test_a_device_is_forgotten_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, folder, "add device dog-1")
+    assert list_forgotten(folder) == []
+    assert "rotate dog-1" in run(capsys, folder, "forget dog-1")
+    run(capsys, folder, "forget dog-1")
+    assert list_forgotten(folder) == ["dog-1"]
+    end_forgetting(folder, "dog-1")
+    end_forgetting(folder, "dog-1")
+    assert list_forgotten(folder) == []
+    for name in ("cat", "node-a", "../dog-1"):
+        with pytest.raises(CommandError, match="no device that is registered here"):
+            run(capsys, folder, f"forget {name}")
 
 
 def test_three_nodes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,8 +136,10 @@ class Config(unittest.TestCase):
         config["nodes"] = config["nodes"] * 5
         with self.assertRaises(ConfigError):
             read_nodes(config)
-        with self.assertRaises(ConfigError):
+        with self.assertRaises(ConfigError) as caught:
             make_source({"kind": "oracle"}, None)
+        words = str(caught.exception)  # which says where those that exist are listed
+        self.assertTrue("oracle" in words and "denwatch watchdog --check" in words)
 
 
 class Clocks(unittest.TestCase):

@@ -1,12 +1,13 @@
 """The first start without a configuration: one page, and what it stores."""
 
-# ruff: noqa: ARG002 - stand-ins have a board's interface
+# ruff: noqa: ARG002, PTH107 - stand-ins have a board's interface; no pathlib on a device
 import asyncio
 import json
+import os
 import unittest
 
 from denwatch.watchdog import boot
-from denwatch.watchdog.portal import SetupPage, read_config, read_form
+from denwatch.watchdog.portal import SetupPage, find_password, read_config, read_form
 
 if not hasattr(asyncio, "run"):
     raise unittest.SkipTest("this runtime's asyncio runs in a browser's loop only")
@@ -61,7 +62,7 @@ class PageTest(unittest.TestCase):
         stream = Stream(data)
 
         async def run():
-            page = SetupPage(stored.append)
+            page = SetupPage(lambda text, files: stored.append((text, files)))
             await page.serve(stream, stream)
             return page.done.is_set()
 
@@ -85,7 +86,8 @@ class PageTest(unittest.TestCase):
     def test_what_is_sent_is_stored_with_the_network(self):
         answer, stored = self.post(json.dumps(CONFIG), "tent & truck", "pass wörd+%=1")
         self.assertTrue("Saved" in answer)
-        (text,) = stored
+        ((text, files),) = stored
+        self.assertEqual(files, {})
         wifi = {"name": "tent & truck", "password": "pass wörd+%=1"}
         expected = dict(CONFIG)
         expected["wifi"] = wifi
@@ -93,7 +95,18 @@ class PageTest(unittest.TestCase):
 
     def test_a_board_without_wifi_keeps_its_own(self):
         _, stored = self.post(json.dumps(CONFIG))
-        self.assertEqual(json.loads(stored[0]), CONFIG)
+        self.assertEqual(json.loads(stored[0][0]), CONFIG)
+
+    def test_certificates_come_along_and_nothing_else(self):
+        config = dict(CONFIG)
+        config["files"] = {"ca.der": "MIIB"}
+        _, ((text, files),) = self.post(json.dumps(config))
+        self.assertEqual((json.loads(text), files), (CONFIG, {"ca.der": b"0\x82\x01"}))
+        for name in ("main.py", "/etc/ca.der", "lib/x.der"):
+            config["files"] = {name: "MIIB"}
+            answer, stored = self.post(json.dumps(config))
+            self.assertTrue("no certificate" in answer)
+            self.assertEqual(stored, [])
 
     def test_what_is_no_configuration_is_refused_with_a_reason(self):
         less = dict(CONFIG)
@@ -123,6 +136,16 @@ class PageTest(unittest.TestCase):
         self.assertEqual(read_form(b"a=b+c&d=%41%c3%a4"), {"a": "b c", "d": "Aä"})
         with self.assertRaises(ValueError):
             read_config({})
+
+    def test_a_password_is_made_once_and_kept(self):
+        path = "portal-test.key"
+        try:
+            made = find_password(path)
+            self.assertEqual((len(made), find_password(path)), (12, made))
+            os.remove(path)
+            self.assertTrue(find_password(path) != made)
+        finally:
+            os.remove(path)
 
 
 class FirstStart:

@@ -264,7 +264,7 @@ class FakeLora:
         self.calls.append(data)
 
     def poll_recv(self):
-        return self.came.pop(0)
+        return self.came.pop(0) if self.came else None
 
 
 class FakeBoard:
@@ -362,6 +362,7 @@ class RelayTest(unittest.TestCase):
         for _ in range(3):
             exchange(first, second)
         self.assertEqual((second.sent, first.sent), ([b"up", b"up again"], [b"down"]))
+        self.assertFalse(exchange(first, second))
 
 
 class Node:

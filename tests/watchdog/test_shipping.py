@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import ast
+import base64
 import io
 import json
+import shutil
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -17,6 +20,7 @@ from denwatch.cli.devices.images import (
     ARCHITECTURES,
     build_role,
     find_source,
+    list_drivers,
     list_role,
     read_architecture,
 )
@@ -26,9 +30,11 @@ from denwatch.cli.devices.schema import (
     check_config,
     estimate_life,
 )
-from denwatch.cli.devices.wizard import ask_config
+from denwatch.cli.devices.wizard import ask_config, show_code
 from denwatch.cli.errors import CommandError
 from denwatch.client.vocabulary import load_shipped
+from denwatch.watchdog.portal import read_config
+from denwatch.watchdog.radio import write_slip
 
 from firmware_tests.runtimes import REPOSITORY, find_unix
 from firmware_tests.support import require
@@ -65,20 +71,16 @@ def test_the_packages_list_what_the_role_imports(role: str) -> None:
         assert (folder / source).resolve() == find_source(target)
 
 
-@pytest.mark.parametrize(("role", "without"), [("filter", ""), ("full", ""), ("full", "doubt")])
-def test_the_manifest_names_the_same_files(
-    role: str, without: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And no others: whoever freezes it in shall not have a node in the firmware."""
+def run_manifest(
+    monkeypatch: pytest.MonkeyPatch, **chosen: str | bool
+) -> tuple[list[str], list[str]]:
+    """Run the manifest as MicroPython's tools do; return its files, and what it requires."""
     named: list[str] = []
+    required: list[str] = []
 
     class Options:
-        def __init__(self) -> None:
-            self.role = role
-            self.without = without
-
-        def defaults(self, **_: str) -> None:
-            pass
+        def defaults(self, **values: str | bool) -> None:
+            vars(self).update(values | chosen)
 
     def package(name: str, files: list[str], base_path: str) -> None:
         for file in files:
@@ -87,9 +89,157 @@ def test_the_manifest_names_the_same_files(
 
     source = (WATCHDOG / "manifest.py").read_text()
     monkeypatch.chdir(WATCHDOG)  # where MicroPython's tools run it
-    exec(source, {"metadata": lambda **_: None, "options": Options(), "package": package})
+    tools = {"package": package, "require": required.append, "metadata": lambda **_: None}
+    exec(source, {**tools, "options": Options()})
+    return sorted(named), required
+
+
+@pytest.mark.parametrize(("role", "without"), [("filter", ""), ("full", ""), ("full", "doubt")])
+def test_the_manifest_names_the_same_files(
+    role: str, without: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no others: whoever freezes it in shall not have a node in the firmware."""
+    named, _ = run_manifest(monkeypatch, role=role, without=without)
     left_out = f"denwatch/watchdog/{without}.py"
-    assert sorted(named) == [name for name in list_role(role) if name != left_out]
+    assert named == [name for name in list_role(role) if name != left_out]
+
+
+# Modules of MicroPython itself, on the boards that have them.
+_BUILT_IN = {"espnow", "esp32", "machine", "network", "rp2", "time", "os", "gc", "sys"}
+
+
+def test_what_is_used_of_micropython_lib_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By firmware (`require`), by mip (`deps`) and by what `device build` makes."""
+    tree = ast.parse((WATCHDOG / "board.py").read_text())
+    found = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    used = sorted(found - _BUILT_IN)
+    assert used == ["dht", "ds18x20", "onewire"]
+    assert [name for name, _ in list_drivers("full")] == used
+    assert run_manifest(monkeypatch)[1] == used
+    assert run_manifest(monkeypatch, drivers=False)[1] == []
+    assert run_manifest(monkeypatch, role="filter")[1] == list_drivers("filter") == []
+    lora = run_manifest(monkeypatch, drivers=False, lora="sx126x")[1]
+    assert lora == ["lora-sync", "lora-sx126x"]
+
+
+def test_a_build_has_its_drivers_as_mip_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for role, count in (("full", 3), ("gateway", 0)):
+        assert device.run(["build", "--role", role, "--output", str(tmp_path / role)]) == 0
+        package = json.loads((tmp_path / role / "package.json").read_text())
+        assert len(package["deps"]) == count
+    capsys.readouterr()
+
+
+def test_a_bare_board_has_a_password_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = set()
+    for name in ("first", "second"):
+        board = tmp_path / name
+        monkeypatch.setattr(
+            device, "_copy", lambda folder, *_, to=board: shutil.copytree(folder, to)
+        )
+        assert device.run(["install", "--bare", "--architecture", "xtensawin"]) == 0
+        password = (board / "portal.key").read_text()
+        assert len(password) == 12
+        assert capsys.readouterr().out == f"the password of its access point: {password}\n"
+        assert (board / "lib/denwatch/watchdog/portal.mpy").exists()
+        found.add(password)
+    assert len(found) == 2
+
+
+def test_a_code_brings_the_certificate_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the page of the board reads it."""
+    segno = pytest.importorskip("segno")
+    addresses: list[str] = []
+    make = segno.make
+    monkeypatch.setattr(segno, "make", lambda text, **k: addresses.append(text) or make(text, **k))
+    ca = tmp_path / "ca.der"
+    ca.write_bytes(bytes(range(256)) * 2)
+    config = make_config() | {"nodes": [NODE | {"url": "mqtts://north:8883", "ca": str(ca)}]}
+    show_code(config)
+    (address,) = addresses
+    shown = base64.urlsafe_b64decode(address.partition("#")[2]).decode()
+    text, files = read_config({"config": shown})
+    assert files == {"ca.der": ca.read_bytes()}
+    assert json.loads(text)["nodes"][0]["ca"] == "ca.der"
+
+
+LORA = {"kind": "lora", "chip": "sx1262", "khz": 868100, "pins": {"sck": 5}, "spreading": 9}
+
+
+def test_a_board_with_lora_gets_its_driver(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "radio.json"
+    path.write_text(json.dumps(LORA))
+    assert device.run(["install", "--gateway", str(path), "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "mpremote mip install lora-sync lora-sx126x"
+    assert "/gateway.json" in lines[1]
+    path.write_text(json.dumps({"kind": "espnow"}))
+    assert device.run(["install", "--gateway", str(path), "--dry-run"]) == 0
+    assert "mip" not in capsys.readouterr().out
+    for wrong, words in (({"kind": "serial"}, "has a radio"), (LORA | {"chip": "rfm9"}, "chip")):
+        path.write_text(json.dumps(wrong))
+        with pytest.raises(CommandError, match=words):
+            device.run(["install", "--gateway", str(path), "--dry-run"])
+
+
+# What a gateway's board has besides the watchdog: a radio that has heard something.
+_GATEWAY_BOARD = {
+    "machine": "def reset_cause(): return 1\ndef reset(): raise SystemExit\n",
+    "network": (
+        "STA_IF = 0\nclass WLAN:\n    def __init__(self, n): pass\n"
+        "    def active(self, on): pass\n    def config(self, **k): pass\n"
+    ),
+    "espnow": (
+        "class ESPNow:\n    came = [(b'dog', b'up')]\n    def active(self, on): pass\n"
+        "    def add_peer(self, peer): pass\n"
+        "    def recv(self, wait): return self.came.pop() if self.came else (None, None)\n"
+        "    def send(self, peer, data, sync):\n"
+        "        open('sent', 'w').write(repr((peer, data)))\n        raise ValueError('enough')\n"
+    ),
+}
+
+
+def test_a_gateway_that_was_installed_passes_datagrams_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `install --gateway` copies it, on MicroPython; the bridge is on its prompt."""
+    interpreter = require(partial(find_unix, 64))
+    radio = tmp_path / "radio.json"
+    radio.write_text('{"kind": "espnow", "channel": 6}')
+    board = tmp_path / "board"
+    monkeypatch.setattr(device, "_copy", lambda folder, *_: shutil.copytree(folder, board))
+    words = ["install", "--gateway", str(radio), "--architecture", "x64"]
+    assert device.run(words) == 0
+    for name, text in _GATEWAY_BOARD.items():
+        (board / f"{name}.py").write_text(text)
+    with subprocess.Popen(
+        [str(interpreter), "main.py"],
+        cwd=board,
+        env={"MICROPYPATH": ".:lib:.frozen"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(write_slip(b"down"))
+        process.stdin.flush()  # and it stays open, as a port does
+        printed = process.stdout.read()
+    assert printed.startswith(write_slip(b"up"))
+    assert (board / "sent").read_text() == repr((b"\xff" * 6, b"down"))
+    assert b"enough" in printed, "the bridge shows why it starts again"
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

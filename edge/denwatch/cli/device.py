@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 from denwatch.cli import common
 from denwatch.cli.devices import images
-from denwatch.cli.devices.schema import check_board, check_config, is_loopback
+from denwatch.cli.devices.schema import check_board, check_config, check_radio, is_loopback
 from denwatch.cli.errors import EXIT_STATUS, CommandError
 
 _DESCRIPTION = """
@@ -56,6 +57,22 @@ examples:
 _PARTS = {"sleep": "duty", "radio": "radio"}  # by the field that needs it
 _MAIN = "import slots\n\nslots.run()\n"
 _PLAIN_MAIN = "from denwatch.watchdog.boot import main\n\nmain()\n"  # without updates
+_GATEWAY_MAIN = """import json, machine, sys, time
+from denwatch.watchdog import board
+from denwatch.watchdog.radio import exchange, open_modem
+
+time.sleep(3)  # until the port is the bridge's, mpremote can interrupt
+try:
+    with open("gateway.json") as file:
+        gateway = json.load(file)
+    radio, line = open_modem(gateway["radio"], board), open_modem(gateway["serial"], board)
+    while True:
+        if not exchange(radio, line):
+            time.sleep_ms(1)
+except Exception as error:
+    sys.print_exception(error)  # the bridge shows it
+machine.reset()
+"""
 
 
 def run(argv: list[str]) -> int:
@@ -113,7 +130,8 @@ def _build(arguments: argparse.Namespace) -> int:
     target = Path(arguments.output)
     sizes = images.build_role(arguments.role, arguments.architecture, target)
     urls = [[name, name] for name in sizes]
-    package = {"urls": urls, "deps": [], "version": "0.1.0"}
+    drivers = images.list_drivers(arguments.role)
+    package = {"urls": urls, "deps": drivers, "version": "0.1.0"}
     common.write_file(target / "package.json", json.dumps(package, indent=1) + "\n")
     if arguments.romfs:
         images.build_romfs(target, Path(arguments.romfs))
@@ -125,6 +143,8 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _install(arguments: argparse.Namespace) -> int:
+    if arguments.gateway:
+        return _install_gateway(arguments)
     config = {"nodes": [], "sources": {}} if arguments.bare else _find_config(arguments)
     check_board(config)
     for node in config["nodes"]:
@@ -145,18 +165,46 @@ def _install(arguments: argparse.Namespace) -> int:
         for node in config["nodes"]:
             if "ca" in node:
                 node["ca"] = _copy_certificate(Path(node["ca"]), folder)
-        if not arguments.bare:
+        if arguments.bare:
+            password = secrets.token_hex(6)
+            (folder / "portal.key").write_text(password, encoding="ascii")
+        else:
             (folder / "watchdog.json").write_text(json.dumps(config), encoding="utf-8")
         main = _PLAIN_MAIN if "update" in without else _MAIN
         (folder / "main.py").write_text(main, encoding="utf-8")
-        for command in list_commands(folder, arguments.port):
-            if arguments.dry_run:
-                print("mpremote", *command)
-            elif subprocess.run(
-                [images.find_program("mpremote"), *command], check=False
-            ).returncode:
-                raise CommandError("mpremote failed; is the board connected?")
+        _copy(folder, config.get("radio"), arguments)
+        if arguments.bare and not arguments.dry_run:
+            print(f"the password of its access point: {password}")
     return 0
+
+
+def _install_gateway(arguments: argparse.Namespace) -> int:
+    """Install the board of a bridge: it passes on what its radio hears, and what comes over USB."""
+    path = Path(arguments.gateway)
+    with common.refuse(json.JSONDecodeError, CommandError, before=f"{path}: "):
+        radio = json.loads(common.read_file(path))
+        if isinstance(radio, dict) and radio.get("kind") == "espnow":
+            radio.setdefault("gateway", "ff" * 6)  # to all: a gateway answers whoever there is
+        check_radio(radio)
+        if radio["kind"] == "serial":
+            raise CommandError("a gateway has a radio: espnow or lora")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        images.build_role("gateway", _choose_architecture(arguments), folder / "lib")
+        gateway = {"radio": radio, "serial": {"kind": "serial"}}
+        (folder / "gateway.json").write_text(json.dumps(gateway), encoding="utf-8")
+        (folder / "main.py").write_text(_GATEWAY_MAIN, encoding="utf-8")
+        _copy(folder, radio, arguments)
+    return 0
+
+
+def _copy(folder: Path, radio: dict[str, Any] | None, arguments: argparse.Namespace) -> None:
+    """Copy a folder to the board, and the modem's driver of micropython-lib."""
+    for command in list_commands(folder, arguments.port, radio):
+        if arguments.dry_run:
+            print("mpremote", *command)
+        elif subprocess.run([images.find_program("mpremote"), *command], check=False).returncode:
+            raise CommandError("mpremote failed; is the board connected?")
 
 
 def write_version(library: Path, names: Iterable[str]) -> None:
@@ -205,13 +253,23 @@ def _copy_certificate(path: Path, folder: Path) -> str:
     return path.name
 
 
-def list_commands(folder: Path, port: str | None) -> list[list[str]]:
-    """Return mpremote's arguments, one list a step."""
+def list_commands(
+    folder: Path, port: str | None, radio: dict[str, Any] | None = None
+) -> list[list[str]]:
+    """Return mpremote's arguments, one list a step.
+
+    No firmware has LoRa's driver, so it is fetched; those of sensors are in the firmware of an
+    ESP32 and a Pico.
+    """
+    drivers = []
+    if radio is not None and radio["kind"] == "lora":
+        drivers = ["lora-sync", f"lora-{radio['chip'][:5].lower()}x"]
     connect = ["connect", port] if port else []
     files = sorted(str(path) for path in folder.iterdir() if path.is_file())
     return [
         [*connect, "fs", "cp", "-r", str(folder / "lib"), ":"],
         [*connect, "fs", "cp", *files, ":"],
+        *([[*connect, "mip", "install", *drivers]] if drivers else []),
         [*connect, "reset"],
     ]
 
@@ -314,6 +372,11 @@ def _add_build(action: argparse.ArgumentParser) -> None:
 def _add_install(action: argparse.ArgumentParser) -> None:
     _add_architecture(action, "", "what the board says that it is")
     common.add_option(action, "--config FILE", "a watchdog.json instead of questions")
+    common.add_option(
+        action,
+        "--gateway FILE",
+        "a bridge's board, not a device: the JSON is `radio` of its devices (docs/watchdog.md)",
+    )
     common.add_option(
         action, "--bare", "no configuration: the board's access point asks for it (config --qr)"
     )

@@ -48,6 +48,7 @@ denwatch keys rotate dog-1
 denwatch keys retire dog-1
 denwatch keys revoke dog-1
 denwatch keys restore dog-1
+denwatch keys forget dog-1
 denwatch keys acl --output /etc/mosquitto/denwatch
 denwatch keys list"""
 # An action yields lines for people, and facts for programs (--json).
@@ -253,6 +254,16 @@ def restore(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     yield f"{arguments.name} is valid, and belongs to this node; {_SPREADS}"
 
 
+def forget(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
+    """Let a device begin anew at this node, whatever the number of its next hello."""
+    name = arguments.name
+    site.ask_to_forget(Path(arguments.directory), load_registry(arguments), name)
+    yield {"name": name}
+    yield f"{name} may begin anew at this node; if it runs, within a second"
+    yield "whoever recorded its hellos can play one back until its next: a new key prevents that"
+    yield _spell(arguments, "rotate", name)
+
+
 def invite(arguments: argparse.Namespace) -> Iterator[str | dict[str, object]]:
     """Write the invitation of another node, or new keys for one that is known."""
     folder, path = Path(arguments.directory), Path(arguments.output)
@@ -337,6 +348,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     add_option(end, "--kind", "if the name is not registered here", choices=KINDS)
     words = "undo a revocation, and settle that a name is this node's (needs the authority)"
     add("restore", restore, words).add_argument("name")
+    words = "accept a device's next hello, whatever its number: its memory was erased"
+    add("forget", forget, words).add_argument("name")
     shown = add("show", show, "show a device's configuration, or a subscriber's commands")
     shown.add_argument("name")
     add_option(shown, "--secrets", "include the keys")

@@ -196,16 +196,16 @@ def read_signal() -> int:
         return 0
 
 
-def open_access_point(prefix: str) -> str:
-    """Open a wireless network of the board's own; return its name and password."""
+def open_access_point(prefix: str, password: str) -> str:
+    """Open a wireless network of the board's own; return its name."""
     name = prefix + "-" + machine.unique_id().hex()[-4:]
     link = network.WLAN(network.AP_IF)
     try:
-        link.config(ssid=name, security=3, key=prefix)  # WPA2
+        link.config(ssid=name, security=3, key=password)  # WPA2
     except (TypeError, ValueError):
-        link.config(ssid=name, password=prefix)  # as a Pico W has it
+        link.config(ssid=name, password=password)  # as a Pico W has it
     link.active(True)
-    return name + " (" + prefix + ")"
+    return name
 
 
 def stop_wifi() -> None:

@@ -112,4 +112,4 @@ def make_source(entry: "dict[str, Any]", board: "Board | None") -> "Any":
             board = __import__(package + "linux", None, None, ["make_i2c"])
         return __import__(package + "sources." + name, None, None, ["make"]).make(entry, board)
     except (ImportError, AttributeError):
-        raise ConfigError("kind: " + kind) from None
+        raise ConfigError("kind: " + kind + ", not among denwatch watchdog --check") from None

@@ -2,13 +2,17 @@
 
 A phone joins it and opens http://192.168.4.1, or scans the code of `denwatch device config --qr`,
 whose address brings the configuration along, behind a `#` and so only to the page's own script. The
-page asks for Wi-Fi, and sends both to the board, which stores `watchdog.json` and starts again.
-Whoever is in reach and knows the access point's password could do this first, or listen: set a
-board up where you trust the air. Once there is a configuration, this file is never loaded.
+page asks for Wi-Fi, and sends both to the board, which stores `watchdog.json`, the certificates
+under `files` in it (names to base64) and starts again. The access point's password is the board's
+own, in `portal.key`: `denwatch device install --bare` makes and prints it, or the board itself.
+Whoever is in reach and knows it could do this first, or listen. Once there is a configuration, this
+file is never loaded.
 """
 
 import asyncio
 import json
+import os
+from binascii import a2b_base64
 
 from ..protocol.degrees import const
 
@@ -47,8 +51,9 @@ def read_form(body: bytes) -> dict[str, str]:
     return fields
 
 
-def read_config(fields: dict[str, str]) -> str:
-    """Return the text of watchdog.json with the Wi-Fi in it; ValueError: what is wrong."""
+def read_config(fields: dict[str, str]) -> "tuple[str, dict[str, bytes]]":
+    """Return the text of watchdog.json with the Wi-Fi in it, and the certificates that came along;
+    ValueError: what is wrong."""
     try:
         config = json.loads(fields.get("config", ""))
     except ValueError:
@@ -58,13 +63,30 @@ def read_config(fields: dict[str, str]) -> str:
             raise ValueError("watchdog.json has no " + name)
     if fields.get("name"):
         config["wifi"] = {"name": fields["name"], "password": fields.get("password", "")}
-    return json.dumps(config)
+    files = {}
+    for name, text in config.pop("files", {}).items():
+        if "/" in name or not name.endswith(".der"):  # nothing that a board would run
+            raise ValueError(name + " is no certificate")
+        files[name] = a2b_base64(text)
+    return json.dumps(config), files
+
+
+def find_password(path: str = "portal.key") -> str:
+    """Return the access point's password; a board that has none makes one, and keeps it."""
+    try:
+        with open(path) as file:  # noqa: PTH123 - no pathlib on a device
+            return file.read().strip()
+    except OSError:
+        password = os.urandom(6).hex()
+        with open(path, "w") as file:  # noqa: PTH123
+            file.write(password)
+        return password
 
 
 class SetupPage:
     """Serves the page until a configuration is stored."""
 
-    def __init__(self, save: "Callable[[str], None]") -> None:
+    def __init__(self, save: "Callable[[str, dict[str, bytes]], None]") -> None:
         self._save = save
         self.done = asyncio.Event()
 
@@ -93,10 +115,10 @@ class SetupPage:
             return "That is too long."
         body = await asyncio.wait_for(reader.readexactly(size), 10)
         try:
-            text = read_config(read_form(body))
+            text, files = read_config(read_form(body))
         except ValueError as error:
             return str(error).replace("<", "&lt;")
-        self._save(text)
+        self._save(text, files)
         self.done.set()
         return "Saved. The board starts now."
 
@@ -104,8 +126,11 @@ class SetupPage:
 def main(path: str, board: "Any") -> None:
     """Open the access point, and start again when there is a configuration."""
 
-    def save(text: str) -> None:
-        with open(path, "w") as file:  # noqa: PTH123 - no pathlib on a device
+    def save(text: str, files: "dict[str, bytes]") -> None:
+        for name in files:
+            with open(name, "wb") as file:  # noqa: PTH123 - no pathlib on a device
+                file.write(files[name])
+        with open(path, "w") as file:  # noqa: PTH123
             file.write(text)
 
     async def run() -> None:
@@ -114,6 +139,8 @@ def main(path: str, board: "Any") -> None:
         await page.done.wait()
         await asyncio.sleep(2)  # in which the answer leaves
 
-    print("no", path + ": join", board.open_access_point("denwatch"), "and open http://192.168.4.1")
+    password = find_password()
+    name = board.open_access_point("denwatch", password)
+    print("no", path + ": join", name, "(" + password + ") and open http://192.168.4.1")
     asyncio.run(run())
     board.restart(True)

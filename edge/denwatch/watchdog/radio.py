@@ -558,15 +558,12 @@ def open_modem(radio: "dict[str, Any]", board: "Any") -> "Modem":
     raise ValueError("kind: " + kind)
 
 
-def relay(first: "Modem", second: "Modem") -> None:
-    """Pass datagrams on between two modems, for ever: the program of a gateway's board."""
-    while True:
-        exchange(first, second)
-
-
-def exchange(first: "Modem", second: "Modem") -> None:
-    """Pass on what has come on either side."""
+def exchange(first: "Modem", second: "Modem") -> bool:
+    """Pass on what has come on either side, as a gateway's board does; return whether it had."""
+    is_busy = False
     for source, target in ((first, second), (second, first)):
         datagram = source.receive()
         if datagram:
             target.send(datagram)
+            is_busy = True
+    return is_busy

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import json
 import re
 import shutil
 import string
@@ -38,7 +39,12 @@ _ARCHITECTURE_OF = {
     11: "rv32imc",
 }
 _VIPER, _PLAIN = (f"denwatch/watchdog/{name}.py" for name in ("viper", "plain"))
-ROLES = {"filter": ("denwatch/watchdog/filter.py",), "full": ("denwatch/watchdog",)}
+ROLES = {
+    "filter": ("denwatch/watchdog/filter.py",),
+    "full": ("denwatch/watchdog",),
+    "gateway": ("denwatch/watchdog/radio.py", "denwatch/watchdog/board.py"),
+}
+_PACKAGE_FILES = {"filter": "filter.json", "full": "package.json"}  # what mip reads
 # Files are named as below a device's `lib/`; here each package has a folder of its own.
 _PACKAGES = {
     name: Path(package.__path__[0])
@@ -111,6 +117,15 @@ def _list_imports(name: str) -> list[str]:
         elif isinstance(node, ast.Import):
             modules += [alias.name.replace(".", "/") + ".py" for alias in node.names]
     return [file for file in modules if file.count("/") > 1 and find_source(file).exists()]
+
+
+def list_drivers(role: str) -> list[list[str]]:
+    """Return the packages of micropython-lib that a role uses, with versions, as mip names them."""
+    if role not in _PACKAGE_FILES:
+        return []
+    package = json.loads((_PACKAGES["watchdog"] / _PACKAGE_FILES[role]).read_text("utf-8"))
+    drivers: list[list[str]] = package["deps"]
+    return drivers
 
 
 def read_architecture(number: int) -> str:

@@ -13,6 +13,7 @@ imports no vocabulary.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -345,7 +346,7 @@ def _check_options(config: Mapping[str, Any]) -> None:
         if not texts or not all(isinstance(text, str) for text in texts) or not texts[0]:
             raise CommandError("wifi: each network has a name and a password, both texts")
     if "radio" in config:
-        _check_radio(config["radio"])
+        check_radio(config["radio"])
         if sleep:  # the share of the air that was used is not kept over a sleep
             raise CommandError("sleep: not with a radio")
     _check_spool(config["spool"])
@@ -358,7 +359,8 @@ _RADIOS = {  # by kind: the fields that it must have, and those that it may have
 }
 
 
-def _check_radio(radio: object) -> None:
+def check_radio(radio: object) -> None:
+    """Refuse a radio that a board cannot have."""
     if not isinstance(radio, dict) or radio.get("kind") not in _RADIOS:
         raise CommandError(f"radio must be an object with a kind: {', '.join(_RADIOS)}")
     needed, others = _RADIOS[radio["kind"]]
@@ -371,6 +373,8 @@ def _check_radio(radio: object) -> None:
             raise CommandError(f"radio: there is no {name} (there are {', '.join(known)})")
     if "gateway" in radio and len(_read_hex(radio["gateway"], "radio: gateway")) != 6:
         raise CommandError("radio: gateway has 12 hexadecimal digits")
+    if "chip" in radio and not re.fullmatch(r"sx12[67]\d", str(radio["chip"]), re.IGNORECASE):
+        raise CommandError("radio: chip is one of micropython-lib's, such as sx1262 or sx1276")
     if not 7 <= radio.get("spreading", 7) <= 12 or not 1 <= radio.get("share", 10) <= 1000:
         raise CommandError("radio: spreading is 7 to 12, share 1 to 1000 (of 1000)")
 

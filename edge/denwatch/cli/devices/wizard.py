@@ -20,7 +20,14 @@ from getpass import getpass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from denwatch.cli.common import load_vocabulary, need_extra, read_file, refuse, underline
+from denwatch.cli.common import (
+    load_vocabulary,
+    need_extra,
+    reach,
+    read_file,
+    refuse,
+    underline,
+)
 from denwatch.cli.devices.config import (
     ConfigBuilder,
     ConfigRow,
@@ -191,10 +198,22 @@ def write_watchdog(arguments: argparse.Namespace) -> int:
 
 
 def show_code(config: Mapping[str, Any]) -> None:
-    """Print the address of a new board's page with the configuration in it, as a QR code."""
+    """Print the address of a new board's page with the configuration in it, as a QR code.
+
+    The nodes' certificates go along, under `files`.
+    """
     with need_extra("console"):
         import segno
-    text = json.dumps(config, separators=(",", ":"))
+    nodes = [dict(node) for node in config["nodes"]]
+    files = {}
+    for node in nodes:
+        if "ca" in node:
+            path = Path(node["ca"])
+            with reach(path):
+                files[path.name] = base64.b64encode(path.read_bytes()).decode()
+            node["ca"] = path.name
+    shown = {**config, "nodes": nodes, **({"files": files} if files else {})}
+    text = json.dumps(shown, separators=(",", ":"))
     address = f"http://192.168.4.1/#{base64.urlsafe_b64encode(text.encode()).decode()}"
     with refuse(segno.DataOverflowError, before="--qr: the configuration is too long for a code: "):
         segno.make(address, error="l", micro=False).terminal(compact=True)

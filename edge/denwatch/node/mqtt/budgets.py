@@ -373,6 +373,7 @@ class RefusedClient(NamedTuple):
     why: str
     times: int
     at: int  # the last one
+    logged: int = 0  # of these times, how many have a record in the log
 
     def describe(self) -> str:
         """Return the line that an operator reads."""
@@ -391,8 +392,11 @@ class RefusalSums:
         self._sums: dict[tuple[str, str, str], RefusedClient] = {}
         self._next = 0
 
-    def add(self, refusal: ServerRefusal, now: int) -> None:
-        """Count a refusal; beyond so many clients they are summed by their reason alone."""
+    def add(self, refusal: ServerRefusal, now: int, *, is_logged: bool = False) -> None:
+        """Count a refusal; beyond so many clients they are summed by their reason alone.
+
+        `is_logged`: it has a record of its own in the node's log.
+        """
         user, what = _make_readable(refusal.user), _make_readable(refusal.what)
         address, why = refusal.address, _make_readable(refusal.why, _SHOWN_REASON)
         if (user, address, why) not in self._sums and len(self._sums) >= _SUMS:
@@ -400,7 +404,8 @@ class RefusalSums:
             why = why if ("", "", why) in self._sums else "several reasons"
         before = self._sums.pop((user, address, why), None)
         times = 1 + (before.times if before else 0)
-        self._sums[user, address, why] = RefusedClient(user, address, what, why, times, now)
+        logged = int(is_logged) + (before.logged if before else 0)
+        self._sums[user, address, why] = RefusedClient(user, address, what, why, times, now, logged)
 
     def take_due(self, now: int) -> list[RefusedClient]:
         """Return what a round writes, the most frequent first; [] if none is due."""
@@ -411,8 +416,8 @@ class RefusalSums:
         self._sums.clear()
         found, rest = sums[:_WRITTEN], sums[_WRITTEN:]
         if rest:
-            times = sum(each.times for each in rest)
-            found.append(RefusedClient("", "", "others", "several reasons", times, now))
+            times, logged = sum(each.times for each in rest), sum(each.logged for each in rest)
+            found.append(RefusedClient("", "", "others", "several reasons", times, now, logged))
         self.recent = found
         return found
 

@@ -35,6 +35,7 @@ from functools import partial
 from traceback import format_tb
 
 from denwatch.node.core import events
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import KINDS, Dot
 from denwatch.node.core.mending import find_culprit, set_aside
 from denwatch.node.core.node import TICK_PARTS, Node
@@ -274,6 +275,22 @@ class DurableNode:
         if self.server is not None:
             self._pass_on(self.server.expel(user, now), now)
 
+    def forget_device(self, name: str, now: int) -> bool:
+        """Let a device begin anew; it is disconnected, so that it says hello. False: unknown."""
+        devices = self.node.protocols.devices
+        found: list[bool] = []
+
+        def forget(transaction: Transaction) -> None:
+            found.append(devices is not None and devices.forget_device(transaction, name))
+
+        publishes, _ = self._apply(self.node.perform(forget, now), now)
+        arrived: deque[events.Event] = deque()
+        for publish in publishes:
+            self._route(arrived, publish, now)
+        self._drain(arrived, now)
+        self.expel(name, now)
+        return found[0]
+
     # Out ------------------------------------------------------------------------------------
 
     def commit(self) -> Effects:
@@ -328,11 +345,13 @@ class DurableNode:
             self.store.apply(writes, ())
 
     def _report_refusals(self, now: int) -> None:
-        """Write what the server refused as sums: records, and lines that a person reads."""
+        """Write what was refused as sums: lines that a person reads, records of what has none."""
         for refused in self.refusals.take_due(now):
-            fields = {"what": refused.what, "why": refused.why, "who": refused.user}
-            optional = {"times": refused.times, "address": refused.address}
-            self.log("refuse", {**fields, **optional}, now)
+            times = refused.times - refused.logged
+            if times:
+                fields = {"what": refused.what, "why": refused.why, "who": refused.user}
+                optional = {"times": times, "address": refused.address}
+                self.log("refuse", {**fields, **optional}, now)
             self._warn(now, refused.user or refused.address, refused.describe())
 
     def _may_log_refusal(self, now: int) -> bool:
@@ -392,22 +411,36 @@ class DurableNode:
         """
         if _is_leaving(event):
             self._told.pop(_find_coming(event), None)
+        # Nobody tells a device's owner what a person is told in a reply: the node's log does.
+        is_device = isinstance(event, events.Message) and event.topic.startswith(events.DEVICES)
+        stored = self._apply(self.node.handle(event, now), now, is_device=is_device)
+        if type(event) is events.PeerUp or (type(event) is events.Listening and event.is_up):
+            self._told[event] = None
+        return stored
+
+    def _apply(
+        self, actions: list[events.Action], now: int, *, is_device: bool = False
+    ) -> tuple[list[events.Publish], list[events.Count]]:
+        """Store what the core decided; return what is to be published, and what was counted."""
         writes: list[events.Write] = []
         logs: list[bytes] = []
         publishes: list[events.Publish] = []
         counts: list[events.Count] = []
-        for action in self.node.handle(event, now):
+        for action in actions:
             kind = type(action)
             if kind is events.Write:
                 writes.append(action)  # type: ignore[arg-type]
             elif kind is events.Publish:
                 publishes.append(action)  # type: ignore[arg-type]
             elif isinstance(action, events.Log):
-                if action.kind == "refuse" and not self._may_log_refusal(now):
-                    text = {key: str(value) for key, value in action.fields.items()}
-                    refusal = ServerRefusal(0, text["who"], text["what"], text["why"])
-                    self.refusals.add(refusal, now)
-                    continue
+                if action.kind == "refuse":
+                    is_logged = self._may_log_refusal(now)
+                    if is_device or not is_logged:
+                        text = {key: str(value) for key, value in action.fields.items()}
+                        refusal = ServerRefusal(0, text["who"], text["what"], text["why"])
+                        self.refusals.add(refusal, now, is_logged=is_logged)
+                    if not is_logged:
+                        continue
                 logs.append(encode_record(action.kind, action.fields, now, self._stamp(now)))
             else:
                 counts.append(action)  # type: ignore[arg-type]
@@ -415,8 +448,6 @@ class DurableNode:
             self.store.apply(writes, logs)
         for count in counts:
             self._count(count)
-        if type(event) is events.PeerUp or (type(event) is events.Listening and event.is_up):
-            self._told[event] = None
         return publishes, counts
 
     # Refusing an event ----------------------------------------------------------------------

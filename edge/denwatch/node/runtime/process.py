@@ -57,6 +57,7 @@ from denwatch.node.runtime.links import (
 )
 from denwatch.node.runtime.rollouts import RolloutFolder
 from denwatch.node.security import open_keyring
+from denwatch.node.security.site import end_forgetting, list_forgotten
 from denwatch.node.store import Storage, Store, StoreDecayed, StoreError, StoreFull
 from denwatch.node.store.damage import check_store
 from denwatch.node.store.sqlite import SHORTAGES, Lock
@@ -317,8 +318,10 @@ class Process:
         if jump:
             _log.warning("the clock was set by %.3f s", jump / 1000)
             self.durable_node.set_clock(jump, now)
+        forgotten: list[str] = []
         attempt = self.durable_node.attempt
         attempt("keys", lambda: self._reload_keys(now), now)
+        attempt("forgotten devices", lambda: forgotten.extend(self._forget_devices(now)), now)
         attempt("roll-outs", lambda: self._rollouts.step(self._built.list_fleet, now), now)
         attempt("peers' addresses", self._follow_hints, now)
         self.durable_node.tick(now)
@@ -328,6 +331,8 @@ class Process:
             self._status_at = now + self.config.status.interval_seconds * 1000
             attempt("status", lambda: self._publish_status(now), now)
         self._commit()
+        for name in forgotten:
+            end_forgetting(self.config.folder, name)
 
     def _guard(self, work: Callable[[], None]) -> None:
         """Do some work. What it raises ends the run, because memory may be ahead of the disk."""
@@ -480,6 +485,15 @@ class Process:
                 if not self._built.access.is_welcome(user):
                     _log.warning("disconnecting %s, which has no access any more", user)
                     self.durable_node.expel(user, now)
+
+    def _forget_devices(self, now: int) -> list[str]:
+        """Forget the devices that `denwatch keys forget` names; return which."""
+        names = list_forgotten(self.config.folder)
+        for name in names:
+            is_known = self.durable_node.forget_device(name, now)
+            why = "its next hello may have any number" if is_known else "no hello of it was heard"
+            _log.info("%s begins anew: %s", name, why)
+        return names
 
     def _publish_status(self, now: int) -> None:
         payload = self._built.status.encode(now, now - self._started)

@@ -4,6 +4,7 @@
     authority.json     the site's authority (0600), where the site was founded
     tls/ca.pem, .der   verifies servers; give it to apps and boards
     conflicts.txt      what nodes say about names of others, as the running node found it
+    forget/NAME        devices that shall begin anew, until the running node has forgotten them
     tls/node.pem, .key this server's certificate and key (key: 0600)
 
 The only file of this package that opens files or makes new keys. A secret file is readable by its
@@ -66,6 +67,7 @@ CA_FILE = "tls/ca.pem"
 CA_DER_FILE = "tls/ca.der"
 CERTIFICATE_FILE = "tls/node.pem"
 KEY_FILE = "tls/node.key"
+FORGET_FOLDER = "forget"
 CONFLICTS_FILE = "conflicts.txt"
 MAX_PLACES = 32  # nodes that are named for a device
 
@@ -380,6 +382,32 @@ class KeyFile:
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def ask_to_forget(folder: Path, registry: Registrations, name: str) -> None:
+    """Ask the node of a folder to let a device begin anew."""
+    if registry.kind_of(name) != "device":
+        raise SecurityError(f'"{name}" is no device that is registered here')
+    try:
+        (folder / FORGET_FOLDER).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise SecurityError(f"{folder / FORGET_FOLDER}: {error.strerror}") from None
+    write_file(folder / FORGET_FOLDER / name, b"")
+
+
+def list_forgotten(folder: Path) -> list[str]:
+    """Return which devices a node is asked to forget."""
+    try:
+        found = [path.name for path in (folder / FORGET_FOLDER).iterdir()]
+    except OSError:  # nobody ever asked; or too many open files: later
+        return []
+    return sorted(name for name in found if name[0] != ".")  # others are not complete yet
+
+
+def end_forgetting(folder: Path, name: str) -> None:
+    """Note that a device is forgotten, once that is on the disk."""
+    with suppress(OSError):  # it is forgotten once more at the next look, which does no harm
+        (folder / FORGET_FOLDER / name).unlink()
 
 
 def write_conflicts(folder: Path, conflicts: list[str]) -> None:
