@@ -88,6 +88,19 @@ def test_discovery_states_and_presence_reach_home_assistants_account(site: HomeS
         assert not any("patient" in topic for topic, _ in app.messages)
 
 
+def test_whoever_subscribes_later_gets_the_last_value_and_after_a_restart_too(
+    site: HomeSite,
+) -> None:
+    site.publish()
+    for _ in range(2):
+        with site.app("home") as app:
+            app.subscribe(GAS + "carbon_monoxide")
+            wait_for("the last value", lambda app=app: app.find(GAS + "carbon_monoxide"))
+            assert json.loads(app.find(GAS + "carbon_monoxide")[0])["value"] == 120
+        site.node.stop()
+        site.node.start()
+
+
 PRESENCE = "dens/1/home/north/dog-1/available"
 GAS = "dens/1/home/north/dog-1/gas/"
 
@@ -129,5 +142,6 @@ def list_retained(site: HomeSite) -> list[str]:
 
 def test_mosquittos_rules_know_home_assistant(site: HomeSite) -> None:
     rules = site.node.keys("acl")
-    assert "topic write homeassistant/#\ntopic write dens/1/home/north/#\n" in rules
+    assert "topic write homeassistant/#\ntopic read homeassistant/status\n" in rules
+    assert "topic write dens/1/home/north/#\n" in rules
     assert "user home\ntopic read homeassistant/#\ntopic read dens/1/home/#\n" in rules
