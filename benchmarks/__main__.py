@@ -13,7 +13,7 @@ import sys
 from benchmarks.common import format_table, say
 
 MEASUREMENTS = (
-    *("house", "wire", "match", "doubt", "stories", "peers", "device", "air", "radio"),
+    *("house", "wire", "match", "doubt", "stories", "find", "peers", "device", "air", "radio"),
     *("reconcile", "durability", "start", "node", "replication", "campaign", "field"),
     *("siege", "spark", "analyze"),
 )
