@@ -88,7 +88,7 @@ home-assistant: $(SETUP) ## Let a real Home Assistant (2024.3.3, for Python 3.11
 	@test -x $(ASSISTANT) || python3.11 -m venv .cache/home-assistant
 	@$(ASSISTANT) -m pip install -q --no-deps homeassistant==2024.3.3
 	@$(ASSISTANT) -m pip install -q --prefer-binary homeassistant==2024.3.3 paho-mqtt==1.6.1 aiohttp_cors==0.7.0 janus==1.0.0 \
-		-c .cache/home-assistant/lib/python3.11/site-packages/homeassistant/package_constraints.txt
+		numpy==1.26.0 -c .cache/home-assistant/lib/python3.11/site-packages/homeassistant/package_constraints.txt
 	DENWATCH_HOME_ASSISTANT=$(CURDIR)/$(ASSISTANT) $(PYTHON) -m pytest -q tests/home/test_real_assistant.py
 
 boards: $(SETUP) $(RUNTIMES) ## Build firmware for emulated boards, and run the whole watchdog on it (ten minutes)

@@ -28,6 +28,7 @@ def write_entry(folder: Path, port: int, user: str, password: str) -> None:
     if file.exists():
         return
     file.parent.mkdir(parents=True)
+    (folder / "configuration.yaml").write_text("homeassistant:\n")
     login = {"broker": "127.0.0.1", "port": port, "username": user, "password": password}
     entry = {
         "entry_id": "denwatch",
