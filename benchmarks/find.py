@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.events import REPLIES, REQUESTS, Message, Publish
+from denwatch.node.core.events import REPLIES, REQUESTS, Listening, Message, Publish
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import ANNOUNCEMENT, AnnouncementBody, Dot, Item, encode_body
 from denwatch.node.core.subscriptions import SingleClock, SubscriberSettings
@@ -46,6 +46,7 @@ class SearchedNode:
             clock=SingleClock(),
         )
         self._host.start(START)
+        self._host.handle(Listening(REPLIES + "ada", True), START)
         items = [
             self._announce(number, name, has, at)
             for number, (name, (has, at)) in enumerate(services.items(), start=1)

@@ -24,8 +24,8 @@ DOGS = ("dog-1", "dog-2", "dog-3", "dog-4")
 READINGS = (
     "gas carbon_monoxide=120 carbon_dioxide=800 oxygen=19 methane=0.1 hydrogen_sulfide=1 "
     "ammonia=4 air_temperature=21.5±1 detector=ok",
-    "fire fire_temperature=100 smoke=20 heat_flux=1 burning=smouldering spread_rate=0.1 visibility=10 "
-    "people_inside=2",
+    "fire fire_temperature=100 smoke=20 heat_flux=1 burning=smouldering spread_rate=0.1 "
+    "visibility=10 people_inside=2",
     "road access=open surface=dry water_depth=3 max_weight=10 traffic_speed=30 delay=5 "
     "visibility=100",
 )
