@@ -1,7 +1,7 @@
 # Everything is one command; `make help` lists them. Set-up happens by itself, into .venv and .cache.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-report demo-field pictures fresh-clone test slow-test s3 boards lint format check fuzz inputs storms bench bench-papers firmware-table coverage lock sbom build containers site clean
+.PHONY: help setup demo demo-report demo-field pictures fresh-clone test slow-test s3 home-assistant boards lint format check fuzz inputs storms bench bench-papers firmware-table coverage lock sbom build containers site clean
 
 PYTHON := .venv/bin/python
 SETUP := .venv/.done
@@ -82,6 +82,14 @@ s3: $(SETUP) ## Analyse logs in S3: a server on loopback, Spark's connector from
 	@test -x $(S3) || python3 -m venv .cache/s3
 	@$(S3) -m pip install -q 'moto[server]==5.2.5'
 	DENWATCH_S3=$(CURDIR)/$(S3) $(PYTHON) -m pytest -q tests/spark/test_s3.py
+
+ASSISTANT := .cache/home-assistant/bin/python
+home-assistant: $(SETUP) ## Let a real Home Assistant (2024.3.3, for Python 3.11) discover a node's devices
+	@test -x $(ASSISTANT) || python3.11 -m venv .cache/home-assistant
+	@$(ASSISTANT) -m pip install -q --no-deps homeassistant==2024.3.3
+	@$(ASSISTANT) -m pip install -q --prefer-binary homeassistant==2024.3.3 paho-mqtt==1.6.1 aiohttp_cors==0.7.0 janus==1.0.0 \
+		numpy==1.26.0 -c .cache/home-assistant/lib/python3.11/site-packages/homeassistant/package_constraints.txt
+	DENWATCH_HOME_ASSISTANT=$(CURDIR)/$(ASSISTANT) $(PYTHON) -m pytest -q tests/home/test_real_assistant.py
 
 boards: $(SETUP) $(RUNTIMES) ## Build firmware for emulated boards, and run the whole watchdog on it (ten minutes)
 	firmware_tests/boards/build.sh

@@ -13,7 +13,8 @@ import sys
 from benchmarks.common import format_table, say
 
 MEASUREMENTS = (
-    *("house", "wire", "match", "doubt", "stories", "peers", "rivals", "device", "air", "radio"),
+    *("house", "wire", "match", "doubt", "stories", "find", "peers", "rivals", "device", "air"),
+    "radio",
     *("reconcile", "durability", "start", "node", "replication", "campaign", "field"),
     *("siege", "spark", "analyze", "console"),
 )

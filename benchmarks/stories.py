@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 import time
 from collections.abc import Sequence
 from random import Random
@@ -185,13 +186,34 @@ def measure_bound(rng: Random, readings: int, limit: int) -> dict[str, float]:
     for arrival in draw_arrivals(rng, readings, 500):
         node.bring(arrival)
         most = max(most, node.host.subscribers.stories.count()["story_entries"])
+    joins = node.host.subscribers.stories.list_joins()
+    taken = sum_bytes([vars(join) | {"story": None} for join in joins])
     forgotten = sum(log.fields.get("what") == "story part" for log in node.host.logs)
     parts = sum(len(parse_story(text).parts) for text in words)
     return {
         "bound_of_entries": parts * limit,
         "most_entries": most,
+        "bytes_an_entry": round(taken / sum(map(len, joins))),
+        "bound_of_bytes_at_1024_a_part": round(1024 * taken / sum(map(len, joins))),
         "entries_forgotten": forgotten,
     }
+
+
+def sum_bytes(root: object) -> int:
+    """Return what a structure takes, each object in it once."""
+    seen: set[int] = set()
+    total, left = 0, [root]
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        total += sys.getsizeof(one)
+        if isinstance(one, dict):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple | set):
+            left += one
+    return total
 
 
 def measure_late(rng: Random, stories: int, readings: int) -> dict[str, float]:

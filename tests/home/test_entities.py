@@ -10,6 +10,7 @@ from denwatch.node.core.home_assistant import (
     describe_attribute,
     describe_node,
     describe_state,
+    find_precision,
     name_config,
     name_object,
 )
@@ -63,6 +64,30 @@ def test_classes_and_units(path: str, named: str | None, unit: str | None) -> No
     assert described.get("unit_of_measurement") == unit
     assert "expire_after" not in described
     assert "sw_version" not in described["device"]
+
+
+@pytest.mark.parametrize(
+    ("path", "digits"),
+    [
+        ("gas.carbon_monoxide", 0),
+        ("gas.oxygen", 1),
+        ("patient.patient_temperature", 1),
+        ("weather.wind_direction", 0),
+        ("patient.triage", None),
+        ("patient.measured_at", None),
+    ],
+)
+def test_no_digits_are_shown_that_were_not_measured(path: str, digits: int | None) -> None:
+    attribute = find(path)
+    _, described = describe_attribute("n", "d", "", attribute, "1.0", 0)
+    assert described.get("suggested_display_precision") == digits, attribute.step
+
+
+@given(st.floats(1e-6, 1e6))
+def test_neighbouring_codes_are_shown_apart(step: float) -> None:
+    digits = find_precision(step)
+    assert 10.0**-digits <= step * 1.000001 or digits == 0
+    assert digits == 0 or 10.0 ** -(digits - 1) > step * 0.999999
 
 
 def test_angles_have_no_mean() -> None:

@@ -10,7 +10,7 @@ import pytest
 from denwatch.client.publisher import parse_reading
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.devices import Device
-from denwatch.node.core.events import Publish, Write
+from denwatch.node.core.events import Listening, Message, Publish, Write
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
@@ -55,8 +55,14 @@ class AssistantView:
         self.now = START
         self.start(roles, limit)
 
-    def start(self, roles: tuple[str, ...], limit: int = 60, enabled: bool = True) -> None:
-        settings = HomeSettings("homeassistant", limit, "1.0") if enabled else None
+    def start(
+        self,
+        roles: tuple[str, ...],
+        limit: int = 60,
+        enabled: bool = True,
+        has_listeners: bool = True,
+    ) -> None:
+        settings = HomeSettings("homeassistant", limit, "1.0", has_listeners) if enabled else None
         vision = Visibility(RoleTable(ROLES), roles)
         self.protocol = HomeAssistantProtocol(
             "north", RESCUE.find_event, lambda: self.devices, vision, lambda _, ms: ms, settings
@@ -79,6 +85,28 @@ class AssistantView:
         if not source:  # the node passes on its own readings only
             self.protocol.show_readings(transaction, [item])
         self._perform(transaction)
+
+    def listen(self, topic: str, is_up: bool = True) -> list[Any]:
+        """Let somebody begin to listen; return what is sent then."""
+        self.states.clear()
+        transaction = Transaction(self.now, self.store)
+        self.protocol.listen(transaction, Listening(topic, is_up))
+        self._perform(transaction)
+        return [(topic, state["value"]) for topic, state in self.states]
+
+    def say(self, payload: bytes) -> None:
+        """Let Home Assistant say that it is there, or that it goes."""
+        transaction = Transaction(self.now, self.store)
+        message = Message("home", self.protocol.status_topic or "", payload)
+        self.protocol.receive(transaction, message)
+        self._perform(transaction)
+
+    def wait(self, seconds: int) -> list[Any]:
+        """Let time pass; return what is sent meanwhile."""
+        self.states.clear()
+        for _ in range(seconds):
+            self.tick()
+        return [state["value"] for _, state in self.states]
 
     def _perform(self, transaction: Transaction) -> None:
         self.store.apply([action for action in transaction.actions if isinstance(action, Write)])
@@ -201,6 +229,75 @@ def test_history_is_not_shown_as_the_present() -> None:
     forever = AssistantView(limit=0)
     forever.read("gas oxygen=20", age=10**9)
     assert len(forever.states) == 1
+
+
+OXYGEN = "dens/1/home/north/dog-1/gas/oxygen"
+
+
+def test_who_begins_to_listen_is_sent_the_last_value_over_a_restart_too() -> None:
+    view = AssistantView(limit=60)
+    view.devices = [make_device(gas=("oxygen", "carbon_monoxide"))]
+    view.read("gas oxygen=20", age=2_000)  # before Home Assistant can know of the sensor
+    view.tick()
+    view.read("gas oxygen=19 carbon_monoxide=50")
+    assert view.listen(OXYGEN) == [(OXYGEN, 19)]
+    assert view.listen(OXYGEN, is_up=False) == []
+    assert view.listen("dens/1/home/north/dog-1/available") == []
+    view.start(("medic", "observer"))  # somebody listens before the first look at the devices
+    assert view.listen(OXYGEN) == [(OXYGEN, 19)]
+    view.read("gas oxygen=18", age=10_000)  # of before the restart, and older than what was shown
+    assert view.listen(OXYGEN) == [(OXYGEN, 19)]
+    view.wait(61)
+    assert view.listen(OXYGEN) == []
+    assert not list(view.store.scan("home.value"))
+
+
+@pytest.mark.parametrize("change", ["roles", "senses", "gone", "off"])
+def test_a_value_that_may_no_longer_be_seen_is_not_sent_again(change: str) -> None:
+    view = AssistantView(("medic",))
+    view.devices = [make_device(patient=("heart_rate",), gas=("oxygen",))]
+    view.tick()
+    view.read("patient heart_rate=160")
+    topic = "dens/1/home/north/dog-1/patient/heart_rate"
+    assert [name for name, _ in view.listen(topic)] == [topic]
+    if change == "roles":
+        view.start(("observer",))
+        assert view.listen(topic) == [], "before the first tick"
+    elif change == "senses":
+        view.devices = [make_device(gas=("oxygen",))]
+    elif change == "gone":
+        view.devices = []
+    else:
+        view.start((), enabled=False)
+    view.tick()
+    assert view.listen(topic) == []
+    assert not list(view.store.scan("home.value"))
+
+
+def test_home_assistants_birth_brings_every_value_again() -> None:
+    view = AssistantView()
+    view.devices = [make_device("a", gas=("oxygen",)), make_device("b", gas=("oxygen",))]
+    view.tick()
+    view.read("gas oxygen=20", "a")
+    view.read("gas oxygen=19", "b")
+    assert view.wait(20) == []
+    view.say(b"offline")
+    assert view.wait(20) == []
+    view.say(b"online")
+    assert view.wait(20) == [20, 19] * 2, "soon, and again for a slow machine"
+    assert view.wait(20) == []
+
+
+def test_behind_a_broker_values_follow_the_discovery() -> None:
+    view = AssistantView()
+    view.start(("medic", "observer"), has_listeners=False)
+    view.devices = [make_device(gas=("oxygen",))]
+    view.read("gas oxygen=20")
+    view.tick()
+    assert view.wait(20) == [20, 20]
+    view.devices = [make_device(gas=("oxygen",))]
+    view.devices[0].hello = (2, 1)  # announced again; nothing is new
+    assert view.wait(20) == []
 
 
 def test_readings_of_other_nodes_are_theirs_to_show() -> None:

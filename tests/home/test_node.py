@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,9 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.node.mqtt.records import RETAINED
 from denwatch.node.store import Store
 
-from simulator.site import Site, wait_for
+from simulator.site import REPOSITORY, Site, wait_for
 from tests.home.oracle import check_discovery
+from tests.mqtt import wire
 from tests.node.app import App
 
 USER = (
@@ -88,7 +92,68 @@ def test_discovery_states_and_presence_reach_home_assistants_account(site: HomeS
         assert not any("patient" in topic for topic, _ in app.messages)
 
 
+def test_whoever_subscribes_later_gets_the_last_value_and_after_a_restart_too(
+    site: HomeSite,
+) -> None:
+    site.publish()
+    for _ in range(2):
+        with site.app("home") as app:
+            app.subscribe(GAS + "carbon_monoxide")
+            wait_for("the last value", lambda app=app: app.find(GAS + "carbon_monoxide"))
+            assert json.loads(app.find(GAS + "carbon_monoxide")[0])["value"] == 120
+        site.node.stop()
+        site.node.start()
+
+
+def test_a_device_that_is_killed_is_offline(site: HomeSite) -> None:
+    with site.app("home") as app:
+        app.subscribe(PRESENCE)
+        command = [sys.executable, "-c", DEVICE, str(site.key), *READINGS]
+        device = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+        assert device.stdout is not None
+        assert device.stdout.readline() == "published\n"
+        wait_for("it to be there", lambda: app.find(PRESENCE)[-1:] == [b"online"])
+        device.kill()
+        device.wait()
+        wait_for("it to be gone", lambda: app.find(PRESENCE)[-1:] == [b"offline"])
+
+
+def test_a_person_whose_link_is_silent_is_away_after_the_keep_alive(site: HomeSite) -> None:
+    status = "dens/1/status/north"
+
+    def count() -> int:
+        shown = app.find(status)
+        return int(json.loads(shown[-1])["attached"]) if shown else -1
+
+    with site.app("home") as app:
+        app.subscribe(status)
+        wait_for("nobody", lambda: count() == 0)
+        with socket.create_connection(("127.0.0.1", site.node.port)) as silent:
+            password = site.passwords["medic7"]
+            silent.sendall(wire.connect("silent", True, 2, None, "medic7", password))
+            silent.sendall(wire.subscribe(1, ("dens/1/note/medic7", 1)))
+            wait_for("a person", lambda: count() == 1)
+            wait_for("nobody again, though the socket is open", lambda: count() == 0)
+
+
 PRESENCE = "dens/1/home/north/dog-1/available"
+# A device that stays, so that it can be killed.
+DEVICE = """
+import sys
+from pathlib import Path
+from denwatch.cli.publish import find_coverage, find_doubts
+from denwatch.client.publisher import Publisher, parse_reading, read_key
+from denwatch.client.vocabulary import load_shipped
+
+vocabulary = load_shipped("rescue")
+readings = [parse_reading(words, vocabulary) for words in sys.argv[2:]]
+key, senses = read_key(Path(sys.argv[1])), find_coverage(readings, vocabulary)
+with Publisher(key, vocabulary, senses, doubts=find_doubts(readings), timeout=120) as publisher:
+    publisher.run(2)  # it is announced within a second
+    publisher.publish(readings)
+    print("published", flush=True)
+    publisher.run(3600)
+"""
 GAS = "dens/1/home/north/dog-1/gas/"
 
 
@@ -129,5 +194,6 @@ def list_retained(site: HomeSite) -> list[str]:
 
 def test_mosquittos_rules_know_home_assistant(site: HomeSite) -> None:
     rules = site.node.keys("acl")
-    assert "topic write homeassistant/#\ntopic write dens/1/home/north/#\n" in rules
+    assert "topic write homeassistant/#\ntopic read homeassistant/status\n" in rules
+    assert "topic write dens/1/home/north/#\n" in rules
     assert "user home\ntopic read homeassistant/#\ntopic read dens/1/home/#\n" in rules

@@ -18,7 +18,7 @@ PAGE = (REPOSITORY / "docs" / "home-assistant.md").read_text(encoding="utf-8")
 
 
 def test_the_discovery_on_the_page_is_ours() -> None:
-    (text,) = re.findall(r"```json\n(.*?)```", PAGE, re.S)
+    (text,) = re.findall(r"^```json\n(.*?)```", PAGE, re.S | re.M)
     attribute = load_shipped("rescue").events["gas"].attributes["carbon_monoxide"]
     _, described = describe_attribute(
         "north", "dog-1", "micropython 1.25.0", attribute, "VERSION", 3600

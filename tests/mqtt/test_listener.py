@@ -88,6 +88,22 @@ def test_packets_are_not_delayed_by_the_socket() -> None:
         assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+def test_a_machine_that_is_gone_is_noticed_whatever_keep_alive_its_client_asked_for() -> None:
+    """Of the socket alone: that Linux then ends such a connection is Linux's promise."""
+    with Host(limits=Limits(keep_alive_s=12)) as host:
+        Peer(host)
+        (connection,) = host.listener.links.values()
+        raw = connection.transport.get_extra_info("socket")
+
+        def read(option: int) -> int:
+            return int(raw.getsockopt(socket.IPPROTO_TCP, option))
+
+        assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        silent = read(socket.TCP_KEEPCNT) * read(socket.TCP_KEEPINTVL)
+        assert read(socket.TCP_KEEPIDLE) + silent == 18
+        assert read(socket.TCP_USER_TIMEOUT) == 18_000
+
+
 def test_the_end_of_a_connection_is_reported() -> None:
     with Host() as host:
         peer = Peer(host)

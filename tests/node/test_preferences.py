@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.client.subscriber import RequestRefusedError, Subscriber
 
 from simulator.site import ENVIRONMENT, NodeProcess, Site, run_denwatch, wait_for
 from tests.node.app import App
@@ -145,6 +146,16 @@ def test_the_commands_ask_and_explain(site: Site, tmp_path: Path) -> None:
     assert why == "north: no device here senses all that it names\n"
 
 
+def test_a_program_says_it_in_any_form(site: Site, tmp_path: Path) -> None:
+    login = ("john", site.passwords["john"], [site.first.url])
+    with Subscriber(*login, store=tmp_path / "john.db") as john:
+        for wanted in ("meine besten 3", 3, {"top": 3}):
+            assert john.set_preference(wanted, 120) == "my top 3"
+        with pytest.raises(RequestRefusedError, match="a number or off"):
+            john.set_preference("my top secret", 120)
+        assert john.set_preference(None, 120) == "my top off"
+
+
 def test_figure_6(site: Site, tmp_path: Path) -> None:
     john, theatre = (PlainApp(site, site.first, name) for name in ("john", "theatre"))
     subscribe(john, f", expires after {EXPIRY} s")
@@ -164,3 +175,38 @@ def test_figure_6(site: Site, tmp_path: Path) -> None:
             before = len(read_colours(path))
             theatre.publish("report", "patient: triage yellow")
             wait_for("one more", lambda before=before: len(read_colours(path)) > before, 60)
+
+
+def test_figure_6_after_a_kill_at_another_node(site: Site, tmp_path: Path) -> None:
+    """What was heard counts for as long as it was said to, wherever the person is."""
+    north, south = site.nodes.values()
+    john, theatre = (PlainApp(site, north, name) for name in ("john", "theatre"))
+    subscribe(john, ", expires after 60 s")
+    with john.listening(tmp_path / "first") as first:
+        for place in (1, 2):
+            theatre.publish("report", "patient: triage red")
+            wait_for("one more", lambda place=place: len(read_colours(first)) >= place, 60)
+    north.kill()
+    north.start()
+    south.start()
+    walked, troupe = (PlainApp(site, south, name) for name in ("john", "theatre"))
+    with App(south.port, "john", site.passwords["john"]) as app:
+        app.subscribe("dens/1/reply/john")
+        wait_for(
+            "the subscriptions",
+            lambda: len(app.ask("john", "list").get("subscriptions", ())) == 2,
+            120,
+        )
+    with walked.listening(tmp_path / "second") as second:
+
+        def has_expired() -> bool:
+            troupe.publish("report", "patient: triage yellow")
+            return "yellow" in read_colours(second, first)
+
+        wait_for("that the first ones count no more", has_expired, 180)
+    heard = min(note["at"] for note in read_notes(second) if is_yellow(note))
+    assert sum(note["expires"] > heard for note in read_notes(first)) < 2, "both still counted"
+
+
+def is_yellow(note: Any) -> bool:
+    return bool(note["values"]["triage"]["value"] == "yellow")

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.device_finder import MaskTable, WantedService
 from denwatch.node.core.events import REPLIES, REPORTS
 from denwatch.node.core.items import ANNOUNCEMENT, AnnouncementBody, Dot, Item, encode_body
 from denwatch.node.services import ExactFinder, FeasibilityRule, ServiceRequest
 
+from benchmarks.find import SearchedNode, draw_request, draw_services
+from benchmarks.find import search_all as search_everything
 from tests.subscribers.subscriber_node import DAY, START, SubscriberNode, make_receipts
 
 RESCUE = load_shipped("rescue")
@@ -81,6 +84,40 @@ def test_a_thousand_random_requests_are_answered_as_by_exhaustive_search() -> No
         lacking = best.squared - len(against)
         got = len(reply["found"][0]["lacks"]) if reply["found"] else len(find)
         assert got == lacking
+
+
+def test_among_ten_thousand_devices_too_the_best_is_found() -> None:
+    """`benchmarks.find` asks a thousand times, and says how long it takes."""
+    rng = Random(21)
+    services = draw_services(rng, 10_000)
+    node = SearchedNode(services)
+    for _ in range(200):
+        request = draw_request(rng)
+        found = node.ask(request)["found"]
+        assert [row["name"] for row in found] == search_everything(services, request), request
+
+
+def test_masks_come_and_go_and_may_be_wide() -> None:
+    rng = Random(3)
+    table, known = MaskTable(), set[int]()
+    for _ in range(600):
+        if known and rng.random() < 0.4:
+            mask = rng.choice(sorted(known))
+            known.remove(mask)
+            table.remove(mask)
+        else:
+            mask = sum(1 << bit for bit in rng.sample(range(rng.choice((60, 200))), 4))
+            if mask not in known:
+                known.add(mask)
+                table.add(mask)
+    for _ in range(50):
+        masks = tuple(1 << rng.randrange(200) | 1 << rng.randrange(200) for _ in range(3))
+        wanted = WantedService(("a", "b", "c"), masks, 1 << rng.randrange(200))
+        allowed = [mask for mask in known if not mask & wanted.against]
+        for lacking, found in enumerate(table.list_lacking(wanted)):
+            right = {m for m in allowed if sum(not m & each for each in masks) == lacking}
+            assert set(found) == right
+            assert len(found) == len(right)
 
 
 def test_the_best_has_all_is_near_and_has_little_else() -> None:

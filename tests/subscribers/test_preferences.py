@@ -66,6 +66,26 @@ def walk(one: SubscriberNode, other: SubscriberNode) -> None:
     other.attach("m")
 
 
+@pytest.mark.parametrize(
+    ("words", "english"),
+    [
+        ("meine besten 3", "my top 3"),
+        ("Meine besten 3 der letzten 20 Meldungen", "my top 3 of the last 20"),
+        (
+            "meine besten 3 der letzten 10 Minuten, nach Mittelwert",
+            "my top 3 of the last 600 s, by mean",
+        ),
+        ("meine besten 5, verblassend über 1 Stunde", "my top 5, fading over 3600 s"),
+        ("meine besten 5 nach den speziellsten", "my top 5, by most specific"),
+        ("meine besten aus", "my top off"),
+    ],
+)
+def test_german_words_mean_the_same(words: str, english: str) -> None:
+    node = SubscriberNode()
+    assert node.ask("m", words)["understood"] == english
+    assert node.ask("m", english)["understood"] == english
+
+
 @pytest.mark.parametrize("words", ["my top 2", {"my_top": 2}, {"my_top": {"top": 2}}])
 def test_figure_5(words: Any) -> None:
     """Comedies 0.9, dramas 0.8, top 2, no expiry: n4 to n6 never come."""
@@ -188,6 +208,8 @@ def test_the_most_specific_of_fuzzy_subscriptions() -> None:
     ("request_", "error"),
     [
         ("my top", "a number or off"),
+        ("meine besten", "a number or off"),
+        ("meine besten 3 nach Laune", 'no combination "laune"'),
         ("my top 0", "top is a whole number"),
         ("my top 3 by median", 'no combination "median"'),
         ("my top 3, weight 2 for nothing", 'no subscription named "nothing"'),

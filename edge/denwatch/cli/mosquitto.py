@@ -65,6 +65,7 @@ topic write dens/1/operator/+
 """
 _ACL_NODE_HOME = """\
 topic write {prefix}/#
+topic read {prefix}/status
 topic write dens/1/home/{name}/#
 """
 _ACL_HOME = """

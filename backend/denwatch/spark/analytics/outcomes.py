@@ -311,6 +311,7 @@ def sum_up(outcomes: DataFrame) -> DataFrame:
 # (`DecisionReplay`) for notifications offered in any order and at any time: when they were read,
 # which is what a network without delays would have done, or when they were really offered, which
 # must give the node's own decisions. Roles are not in the logs: everybody may see everything here.
+# Nor is what people prefer of all their subscriptions: each is decided about by itself.
 
 ASKED_COLUMNS = (  # of a subscription
     *("origin", "run", "sequence", "role", "words", "begins", "ends", "language"),

@@ -7,6 +7,10 @@
     my top 3, by weighted sum, weight 2 for fever, weight 0.5 for "bad air"
     my top off
 
+    meine besten 3 der letzten 10 Minuten, nach Mittelwert        German has the same words
+    meine besten 5, verblassend über 1 Stunde, nach den speziellsten, Gewicht 2 für Fieber
+    meine besten aus
+
 The parts stand in any order; a comma between them is welcome. JSON says the same:
 `{"top": 3, "last": 20}`, `{"top": 3, "within": "10 min", "by": "mean"}`. Only this file reads and
 writes these words; what the options may be is checked by the node.
@@ -23,22 +27,31 @@ from denwatch.client.language.lexicon import format_number, quote, read_quantity
 from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary.values import read_duration
 
-_BEGIN = re.compile(r"\s*my\s+top\b", re.IGNORECASE)
-_COUNT = re.compile(r"\d{1,9}\b|off\b", re.IGNORECASE)
+_BEGIN = re.compile(r"\s*(?:my\s+top|meine\s+besten)\b", re.IGNORECASE)
+_COUNT = re.compile(r"\d{1,9}\b|(?:off|aus)\b", re.IGNORECASE)
 _NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_NEXT = r"fading|by|weight|verblassend|nach|gewicht"  # begins another part
+_SPECIFIC = r"most\s+specific|speziellsten"
 _PARTS = {
     "window": re.compile(
-        rf"(?:of|in)\s+the\s+last\s+({_NUMBER})(?:\s*(?!fading\b|by\b|weight\b)([^\W\d]\w*))?",
+        r"(?:(?:of|in)\s+the\s+last|(?:der|von\s+den|in\s+den)\s+letzten)"
+        rf"\s+({_NUMBER})(?:\s*(?!(?:{_NEXT})\b)([^\W\d]\w*))?",
         re.IGNORECASE,
     ),
-    "fading": re.compile(rf"fading\s+(?:over|until)\s+({_NUMBER}\s*[^\W\d]\w*)", re.IGNORECASE),
+    "fading": re.compile(
+        r"(?:fading\s+(?:over|until)|verblassend\s+(?:über|ueber|bis))"
+        rf"\s+({_NUMBER})\s*([^\W\d]\w*)",
+        re.IGNORECASE,
+    ),
     "by": re.compile(
-        r"by\s+(?:the\s+)?(?:(most\s+specific)\b"
-        r"|(weighted\s+sum|\w+)(\s+of\s+(?:the\s+)?most\s+specific\b)?)",
+        rf"(?:by\s+(?:the\s+)?|nach\s+(?:de[nmr]\s+)?)(?:({_SPECIFIC})\b"
+        rf"|(weighted\s+sum|gewichteter\s+summe|\w+)"
+        rf"(\s+(?:of|der)\s+(?:the\s+)?(?:{_SPECIFIC})\b)?)",
         re.IGNORECASE,
     ),
     "weight": re.compile(
-        rf'weight\s+({_NUMBER})\s+for\s+("(?:\\.|[^"\\])*"|[^\s,]+)', re.IGNORECASE
+        rf'(?:weight|gewicht)\s+({_NUMBER})\s+(?:for|für|fuer)\s+("(?:\\.|[^"\\])*"|[^\s,]+)',
+        re.IGNORECASE,
     ),
 }
 _COMBINATIONS = {
@@ -50,11 +63,26 @@ _COMBINATIONS = {
     "worst": "minimum",
     "mean": "mean",
     "average": "mean",
+    "mittelwert": "mean",
+    "durchschnitt": "mean",
     "weighted sum": "sum",
     "sum": "sum",
+    "gewichteter summe": "sum",
+    "summe": "sum",
 }
 _SAID = {"maximum": "maximum", "minimum": "minimum", "mean": "mean", "sum": "weighted sum"}
-_COUNTED = ("notifications", "notification", "matches", "events", "news")  # no units of time
+# No units of time.
+_COUNTED = ("notifications", "notification", "matches", "events", "news", "meldungen", "treffer")
+_GERMAN_UNITS = {
+    "sekunde": "s",
+    "sekunden": "s",
+    "minuten": "min",
+    "stunde": "h",
+    "stunden": "h",
+    "tag": "d",
+    "tage": "d",
+    "tagen": "d",
+}
 _GAP = re.compile(r"[\s,]*")
 _END = re.compile(r"\s*\.?\s*$")
 
@@ -73,7 +101,7 @@ def parse_preference(text: str) -> dict[str, Any]:
     if count is None:
         raise LanguageError("a number or off is expected: my top 3", place + 1)
     place = count.end()
-    if count[0].casefold() == "off":
+    if count[0].casefold() in ("off", "aus"):
         if not _END.match(text, place):
             raise LanguageError("nothing is expected after off", _skip(text, place) + 1)
         return {}
@@ -111,11 +139,11 @@ def _read_window(options: dict[str, Any], part: re.Match[str], span: SourceSpan)
             raise LanguageError.at_span("a number of notifications is whole", span)
         _set(options, "last", int(number), span)
     else:
-        _set(options, "within", _read_time(f"{number} {unit}", span), span)
+        _set(options, "within", _read_time(number, unit, span), span)
 
 
 def _read_fading(options: dict[str, Any], part: re.Match[str], span: SourceSpan) -> None:
-    _set(options, "fading", _read_time(part[1], span), span)
+    _set(options, "fading", _read_time(part[1], part[2], span), span)
 
 
 def _read_by(options: dict[str, Any], part: re.Match[str], span: SourceSpan) -> None:
@@ -140,9 +168,9 @@ def _read_weight(options: dict[str, Any], part: re.Match[str], span: SourceSpan)
     _set(weights, read_text(part[2], span), float(part[1]), span)
 
 
-def _read_time(text: str, span: SourceSpan) -> float:
-    quantity = read_quantity(text, span)
-    return read_duration(quantity)
+def _read_time(number: str, unit: str, span: SourceSpan) -> float:
+    unit = _GERMAN_UNITS.get(unit.casefold(), unit)
+    return read_duration(read_quantity(f"{number} {unit}", span))
 
 
 _READERS = {

@@ -23,6 +23,8 @@ from denwatch.client.subscriber.subscriber import (
     build_status,
     describe_wait,
     read_list,
+    read_understood,
+    write_preference,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +64,14 @@ class AsyncSubscriber(SubscriberBase):
         """Return the subscriptions that the node has for us, as it describes them."""
         return read_list(await self._ask("list", "", "", timeout, True))
 
+    async def set_preference(
+        self, wanted: str | int | Mapping[str, Any] | None, timeout: float | None = 30.0
+    ) -> str:
+        """Set how much of all subscriptions together is to be heard, as `Subscriber` does."""
+        return read_understood(
+            await self._ask("other", "", write_preference(wanted), timeout, True)
+        )
+
     async def subscriptions(self) -> Sequence[SubscriptionStatus]:
         """Return this app's subscriptions from its own store."""
         return await asyncio.to_thread(self._session.list_subscriptions)
@@ -76,7 +86,7 @@ class AsyncSubscriber(SubscriberBase):
         try:
             reply = await asyncio.wait_for(asyncio.wrap_future(answer), timeout)
         except TimeoutError:
-            if kind == "list":
+            if not request.is_stored:
                 self._session.drop(request.id)
             raise UnconfirmedError(describe_wait(request, self.status)) from None
         if not reply.is_ok:

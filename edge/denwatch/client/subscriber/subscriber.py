@@ -143,6 +143,17 @@ class Subscriber(SubscriberBase):
         """Return the subscriptions that the node has for us, as it describes them."""
         return read_list(self._ask("list", "", "", timeout, True))
 
+    def set_preference(
+        self, wanted: str | int | Mapping[str, Any] | None, timeout: float | None = 30.0
+    ) -> str:
+        """Set how much of all subscriptions together is to be heard; return it in words.
+
+        In words ("my top 3 of the last 20, by mean"), as a number, as JSON ({"top": 3, "within":
+        "10 min"}); None: everything again. It follows the person from node to node.
+        RequestRefusedError has the column; UnconfirmedError: no node answered in time.
+        """
+        return read_understood(self._ask("other", "", write_preference(wanted), timeout, True))
+
     def request(self, document: Mapping[str, Any]) -> Future[Reply]:
         """Send any other request, such as {"have": "bed-1"} or {"report": "patient: pain 6"}; the
         future has the node's reply.
@@ -177,7 +188,7 @@ class Subscriber(SubscriberBase):
             reply = answer.result(timeout)
         except FutureTimeoutError:
             answer.cancel()
-            if kind == "list":
+            if not request.is_stored:
                 self._session.drop(request.id)
             raise UnconfirmedError(describe_wait(request, self.status)) from None
         if not reply.is_ok:
@@ -258,6 +269,16 @@ def _list_notes(reply: Reply) -> Iterator[str]:
     yield from (str(note) for note in approximations or () if isinstance(approximations, list))
 
 
+def write_preference(wanted: str | int | Mapping[str, Any] | None) -> str:
+    """Return the request that sets what somebody prefers."""
+    return json.dumps({"my_top": False if wanted is None else wanted}, ensure_ascii=False)
+
+
+def read_understood(reply: Reply | None) -> str:
+    """Return how a node understood a request."""
+    return str(reply.fields.get("understood", "")) if reply is not None else ""
+
+
 def read_list(reply: Reply | None) -> Sequence[Mapping[str, Any]]:
     """Return the subscriptions that a node lists."""
     found = reply.fields.get("subscriptions") if reply is not None else None
@@ -270,5 +291,5 @@ def describe_wait(request: core.SubscriberRequest, status: core.ConnectionStatus
         f"{status.server}: {status.reason or status.state.value}" if status.server else "no node"
     )
     what = f'"{request.name}"' if request.name else request.kind
-    stored = "" if request.kind == "list" else "; it is stored, and sent when a node answers"
+    stored = "; it is stored, and sent when a node answers" if request.is_stored else ""
     return f"{what} is not confirmed yet ({where}){stored}"

@@ -8,9 +8,10 @@ first by name. What has anything that the need is against is not found. A region
 person is where that person was last known to be, near a device is where it speaks.
 
 EXACT. Services are kept by what they have, as one bit mask; a site has far fewer masks than
-devices. A search rates each mask once, keeps those that lack least until there are enough services,
-and sorts only these. `node.services` has the paper's heuristics, for directories whose services are
-all different; Spark uses them over all nodes' logs.
+devices. A search rates all masks at once, in columns of 64 bits (`MaskTable`), takes those that
+lack least until there are enough services, and sorts only these. So the paper's heuristics are not
+needed here, not even where 100,000 devices all differ (`benchmarks.find`); `node.services` has
+them, and Spark uses them over all nodes' logs.
 
 On the disk: `sub.find`, subscriber: the need that is watched here; `sub.able`, person and event:
 what that person has reported.
@@ -24,6 +25,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.everyday_items import find_paths
 from denwatch.client.syntax import Name
@@ -67,11 +70,63 @@ class WantedService:
     masks: tuple[int, ...]
     against: int
 
-    def count_lacking(self, mask: int) -> int:
-        """Return how many of the wanted are not there; all if it has what must not be."""
-        if mask & self.against:
-            return len(self.masks)
-        return sum(not mask & each for each in self.masks)
+
+class MaskTable:
+    """Masks of any width in columns of 64 bits, so that all of them are rated at once.
+
+    A mask has a row; the row of one that was removed is zero, which lacks everything, until another
+    mask gets it.
+    """
+
+    def __init__(self) -> None:
+        self._columns: npt.NDArray[np.uint64] = np.zeros((1, 64), np.uint64)
+        self._masks: list[int] = []  # by row
+        self._rows: dict[int, int] = {}  # by mask
+        self._free: list[int] = []
+
+    def add(self, mask: int) -> None:
+        """Add a mask that is not there."""
+        row = self._free.pop() if self._free else len(self._masks)
+        if row == len(self._masks):
+            self._masks.append(mask)
+        width, room = self._columns.shape
+        wanted = -(-mask.bit_length() // 64)
+        if wanted > width or row >= room:
+            grown = np.zeros((max(wanted, width), room * 2 if row >= room else room), np.uint64)
+            grown[:width, :room] = self._columns
+            self._columns = grown
+        self._masks[row], self._rows[mask] = mask, row
+        for column, word in enumerate(_split(mask)):
+            self._columns[column, row] = word
+
+    def remove(self, mask: int) -> None:
+        """Remove a mask."""
+        row = self._rows.pop(mask)
+        self._columns[:, row] = 0
+        self._free.append(row)
+
+    def list_lacking(self, wanted: WantedService) -> Iterator[list[int]]:
+        """Yield the masks that lack nothing of what is wanted, then those that lack one of it, and
+        so on to those that have one; without any that have what must not be."""
+        count = len(wanted.masks)
+        lacking = np.zeros(len(self._masks), np.uint8)
+        for each in wanted.masks:
+            lacking += ~self._has_any(each)
+        lacking[self._has_any(wanted.against)] = count
+        for number in range(count):
+            yield [self._masks[row] for row in np.flatnonzero(lacking == number).tolist()]
+
+    def _has_any(self, mask: int) -> npt.NDArray[np.bool_]:
+        """Return of which rows a mask has a bit."""
+        found = np.zeros(len(self._masks), np.bool_)
+        for column, word in zip(self._columns, _split(mask), strict=False):
+            if word:
+                found |= (column[: len(found)] & np.uint64(word)) != 0
+        return found
+
+
+def _split(mask: int) -> list[int]:
+    return [mask >> bit & 0xFFFF_FFFF_FFFF_FFFF for bit in range(0, mask.bit_length(), 64)]
 
 
 class DeviceFinder:
@@ -95,6 +150,7 @@ class DeviceFinder:
         self._paths: list[str] = []
         self._masks: dict[tuple[bytes, int, int], int] = {}  # vocabulary, event, features
         self._services: dict[int, dict[str, set[str]]] = {}  # by mask: names with their nodes
+        self._table = MaskTable()  # the same masks
         self._known: dict[str, int] = {}  # masks by name
         self._people: dict[str, dict[tuple[bytes, int], int]] = {}  # what they reported
         self._watched: dict[str, ServiceNeed] = {}
@@ -134,12 +190,7 @@ class DeviceFinder:
     def find(self, need: ServiceNeed, who: str) -> dict[str, Any]:
         """Return the best services for somebody; LanguageError or a refusal if they may not ask."""
         wanted = self._understand(need, who)
-        found = self._search(need, wanted)
-        able = sum(
-            len(services)
-            for mask, services in self._services.items()
-            if not wanted.count_lacking(mask)
-        )
+        found, able = self._search(need, wanted)
         rows = [self._describe(each, wanted) for each in found]
         return {
             "find": list(wanted.names),
@@ -179,28 +230,26 @@ class DeviceFinder:
             raise LanguageError(str(self._roles.check(role, found[0].event, (found[0].name,))))
         return [each.path for each in seen]
 
-    def _search(self, need: ServiceNeed, wanted: WantedService) -> list[FoundService]:
+    def _search(self, need: ServiceNeed, wanted: WantedService) -> tuple[list[FoundService], int]:
+        """Return the best services, and how many lack nothing."""
         near = self._list_near(need)
-        by_lacking: dict[int, list[int]] = {}
-        for mask in self._services:
-            lacking = wanted.count_lacking(mask)
-            if lacking < len(wanted.masks):
-                by_lacking.setdefault(lacking, []).append(mask)
-        asked = 0
+        asked = able = 0
         for each in wanted.masks:
             asked |= each
         found: list[FoundService] = []
-        for lacking in sorted(by_lacking):
+        for lacking, masks in enumerate(self._table.list_lacking(wanted)):
+            if not lacking:
+                able = sum(len(self._services[mask]) for mask in masks)
             services = (
                 FoundService(lacking, near.isdisjoint(nodes), extras, name, mask)
-                for mask in by_lacking[lacking]
+                for mask in masks
                 for extras in ((mask & ~asked).bit_count(),)
                 for name, nodes in self._services[mask].items()
             )
             found += heapq.nsmallest(need.limit - len(found), services)
             if len(found) >= need.limit:
                 break
-        return found
+        return found, able
 
     def _list_near(self, need: ServiceNeed) -> set[str]:
         """Return the nodes that are near what a need names."""
@@ -252,9 +301,10 @@ class DeviceFinder:
 
     def _list_best(self, need: ServiceNeed, who: str) -> list[str]:
         try:
-            return [each.name for each in self._search(need, self._understand(need, who))[:1]]
+            found, _ = self._search(need, self._understand(need, who))
         except LanguageError:  # a name or a role that is no longer there
             return []
+        return [each.name for each in found[:1]]
 
     # What services have -----------------------------------------------------------------------
 
@@ -268,6 +318,7 @@ class DeviceFinder:
                 del self._services[before][name]
                 if not self._services[before]:
                     del self._services[before]
+                    self._table.remove(before)
             mask, nodes = 0, set()
             for dot, body in self._directory.list_announced(name):
                 nodes.add(dot.origin)
@@ -278,7 +329,10 @@ class DeviceFinder:
                 mask |= self._find_mask(vocabulary, event, features)
             if mask:
                 self._known[name] = mask
-                self._services.setdefault(mask, {})[name] = nodes
+                if mask not in self._services:
+                    self._services[mask] = {}
+                    self._table.add(mask)
+                self._services[mask][name] = nodes
 
     def _find_mask(self, vocabulary: bytes, event: int, features: int) -> int:
         """Return the bits of what is sensed, by the names that its vocabulary has for it."""

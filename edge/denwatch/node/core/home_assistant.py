@@ -8,10 +8,18 @@ Rules, each with a test that fails without it:
   device that senses less, was forgotten or revoked, or discovery switched off.
 * A reading that waited longer than readings are good for, or is older than the last one that was
   passed on, is history: it is not shown as the present.
+* Whoever begins to listen is sent the last value, if it is not history: a sensor that was just
+  discovered, or a Home Assistant that was restarted, has a value at once. Values are not retained:
+  a broker would send one of yesterday to whoever connects today. So this node sends them again, to
+  whoever listens to a topic of its own server, and behind a broker, which does not say who listens,
+  some seconds after a sensor was announced. Home Assistant's birth message brings all of them
+  again.
 
-It handles no topic that is published to; devices are looked at once a second, readings as they
-come. The only file that knows Home Assistant's names: its topics, the keys of a discovery payload,
-and its device classes with the units that each accepts. A class is given only where the unit is one
+Devices are looked at once a second, readings as they come. On the disk: `home`, what is announced
+with its device; `home.value`, the last value of each topic.
+
+The only file that knows Home Assistant's names: its topics, the keys of a discovery payload, and
+its device classes with the units that each accepts. A class is given only where the unit is one
 that Home Assistant accepts for it; anything else is a plain number, which is never refused.
 """
 
@@ -19,14 +27,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind
 from denwatch.node.core.devices import Device
-from denwatch.node.core.events import HOME, STATUS, Reader
+from denwatch.node.core.events import HOME, STATUS, Listening, Message, Reader
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
 from denwatch.node.core.notifications import (
@@ -177,9 +186,15 @@ def _describe_kind(attribute: Attribute) -> dict[str, Any]:
     found = _find_class(attribute)
     if found:
         described["device_class"] = found
+    described["suggested_display_precision"] = find_precision(attribute.step)
     if attribute.period is None:  # the mean of angles is not what statistics would make of it
         described["state_class"] = "measurement"
     return described
+
+
+def find_precision(step: float) -> int:
+    """Return how many digits after the point tell two neighbouring values apart, and no more."""
+    return max(0, -math.floor(math.log10(step) + 1e-9))
 
 
 def _find_class(attribute: Attribute) -> str | None:
@@ -202,16 +217,22 @@ def _write_name(attribute: Attribute) -> str:
 # The node's side -------------------------------------------------------------------------------
 
 SPACE = "home"
+VALUES = "home.value"
 _EVERY = 1_000  # ms between two looks at the devices
+# ms after which values are sent again to listeners that cannot be seen. Home Assistant subscribes
+# to a sensor's topic a second or two after its discovery, on a slow machine later.
+_REPEATS = (2_000, 15_000)
 
 
 @dataclass(frozen=True)
 class HomeSettings:
-    """`expire_after` is in seconds, 0 for never; `version` is ours."""
+    """`expire_after` is in seconds, 0 for never; `version` is ours. `has_listeners`: whether it is
+    known who listens, which a broker does not say."""
 
     prefix: str
     expire_after: int
     version: str
+    has_listeners: bool = True
 
 
 class VisibilityRules(Protocol):
@@ -236,6 +257,13 @@ class Visibility:
         return {event.attributes[name].bit: event.attributes[name] for name in names}
 
 
+class _LastValue(NamedTuple):
+    """The last reading that was passed on of an attribute."""
+
+    at: int  # when it was read
+    payload: bytes
+
+
 class HomeAssistantProtocol:
     """Discovery and readings for Home Assistant; without settings, it only withdraws."""
 
@@ -257,15 +285,53 @@ class HomeAssistantProtocol:
         self._settings = settings
         self._announced: dict[str, str] = {}  # retained topics, and the device of each
         self._seen: dict[str, tuple[object, ...]] = {}  # devices as they were announced
-        self._latest: dict[tuple[str, int], int] = {}  # when what was passed on last was read
+        self._states: dict[str, set[str]] = {}  # by device: the topics of what may be seen now
+        self._values: dict[str, dict[str, _LastValue]] = {}  # by device and topic
+        self._repeats: list[tuple[int, str]] = []  # when to send a device's values again
         self._next = 0
 
+    @property
+    def status_topic(self) -> str | None:
+        """Where Home Assistant says that it is there; None if discovery is off."""
+        return f"{self._settings.prefix}/status" if self._settings else None
+
     def restore(self, reader: Reader) -> None:
-        """Load what an earlier run announced."""
+        """Load what an earlier run announced, and the last values."""
         self._announced = {key.decode(): value.decode() for key, value in reader.scan(SPACE)}
+        for key, row in reader.scan(VALUES):
+            topic = key.decode()
+            device = topic.removeprefix(HOME).split("/")[1]
+            value = _LastValue(int.from_bytes(row[:8], "big"), row[8:])
+            self._values.setdefault(device, {})[topic] = value
+
+    def listen(self, transaction: Transaction, event: Listening) -> None:
+        """Send the last value to whoever begins to listen."""
+        device = event.topic.removeprefix(HOME).split("/")[1:2]
+        if event.is_up and device:
+            if not self._next:  # before the first look it is not known what may be seen
+                self.tick(transaction)
+            self._repeat(transaction, device[0], event.topic)
+
+    def receive(self, transaction: Transaction, message: Message) -> None:
+        """Send all values again, soon, when Home Assistant says that it is there."""
+        if message.payload == ONLINE:
+            self._repeats += [(transaction.now + ms, d) for ms in _REPEATS for d in self._values]
+
+    def _repeat(self, transaction: Transaction, device: str, only: str = "") -> None:
+        """Send a device's last values again, or one of them; those that are history are removed."""
+        limit = 1000 * self._settings.expire_after if self._settings else 0
+        for topic, value in list(self._values.get(device, {}).items()):
+            if limit and transaction.now - value.at > limit:
+                self._forget(transaction, device, topic)
+            elif topic in self._states.get(device, ()) and only in ("", topic):
+                transaction.publish(topic, value.payload, qos=0)
+
+    def _forget(self, transaction: Transaction, device: str, topic: str) -> None:
+        del self._values[device][topic]
+        transaction.write(VALUES, topic.encode(), None)
 
     def tick(self, transaction: Transaction) -> None:
-        """Announce what is new or changed, and withdraw what is gone."""
+        """Announce what is new or changed, and withdraw what is gone; repeat values."""
         if transaction.now < self._next:
             return
         self._next = transaction.now + _EVERY
@@ -274,6 +340,8 @@ class HomeAssistantProtocol:
         for name in gone:
             self._replace(transaction, name, {})
             self._seen.pop(name, None)
+        for name in [name for name in self._values if name not in devices]:
+            self._limit_values(transaction, name, set())
         if self._settings is None:
             self._replace(transaction, "", {})
             return
@@ -286,11 +354,34 @@ class HomeAssistantProtocol:
             facts = (device.hello, device.vocabulary, device.sensed, device.is_present)
             if self._seen.get(device.name) != facts:
                 self._seen[device.name] = facts
-                self._replace(transaction, device.name, self._describe(device, self._settings))
+                messages, states = self._describe(device, self._settings)
+                self._replace(transaction, device.name, messages)
+                self._limit_values(transaction, device.name, states)
+        due = [device for at, device in self._repeats if at <= transaction.now]
+        if due:
+            self._repeats = [each for each in self._repeats if each[0] > transaction.now]
+            for name in due:
+                self._repeat(transaction, name)
 
-    def _describe(self, device: Device, settings: HomeSettings) -> dict[str, bytes]:
-        """Return the retained messages of a device by topic; none if nothing may be seen."""
+    def _limit_values(self, transaction: Transaction, device: str, states: set[str]) -> None:
+        """Let these be all topics of a device whose values may be seen."""
+        new = states - self._states.get(device, set())
+        self._states[device] = states
+        for topic in self._values.get(device, {}).keys() - states:
+            self._forget(transaction, device, topic)
+        if not states:
+            del self._states[device]
+            self._values.pop(device, None)
+        elif new and self._settings is not None and not self._settings.has_listeners:
+            self._repeats += [(transaction.now + ms, device) for ms in _REPEATS]
+
+    def _describe(
+        self, device: Device, settings: HomeSettings
+    ) -> tuple[dict[str, bytes], set[str]]:
+        """Return the retained messages of a device by topic, and the topics of its values; none if
+        nothing may be seen."""
         messages: dict[str, bytes] = {}
+        states: set[str] = set()
         for number, (features, _) in device.sensed.items():
             for bit, attribute in self._find_visible(device.vocabulary, number).items():
                 if not features >> bit & 1:
@@ -304,10 +395,11 @@ class HomeAssistantProtocol:
                     settings.expire_after,
                 )
                 messages[name_config(settings.prefix, "sensor", unique)] = _encode(described)
+                states.add(described["state_topic"])
         if messages:
             presence = ONLINE if device.is_present else OFFLINE
             messages[name_presence(self._name, device.name)] = presence
-        return messages
+        return messages, states
 
     def _find_visible(self, vocabulary: bytes, number: int) -> dict[int, Attribute]:
         event = self._find_event(vocabulary, number)
@@ -339,10 +431,8 @@ class HomeAssistantProtocol:
         if body.device_epoch == REPORTED:
             return  # a person is no device
         vector = decode_notification(body.vector)
-        key = body.device, vector.event
-        if body.at < self._latest.get(key, 0) or (limit and transaction.now - body.at > limit):
+        if limit and transaction.now - body.at > limit:
             return
-        self._latest[key] = body.at
         visible = self._find_visible(body.vocabulary, vector.event)
         at = format_time(self._show(item.dot, body.at))
         for reading in vector.readings:
@@ -351,16 +441,25 @@ class HomeAssistantProtocol:
                 shown = json.loads(describe_reading(attribute, reading))
                 read = body.at - 1000 * decode_duration(reading.age)
                 state = describe_state(attribute, shown, format_time(self._show(item.dot, read)))
-                self._send(transaction, body.device, attribute, state)
+                self._send(transaction, body, attribute, state)
         for bit, attribute in visible.items():
             if vector.faults >> bit & 1:
-                self._send(transaction, body.device, attribute, describe_fault(at))
+                self._send(transaction, body, attribute, describe_fault(at))
 
     def _send(
-        self, transaction: Transaction, device: str, attribute: Attribute, state: dict[str, Any]
+        self,
+        transaction: Transaction,
+        body: NotificationBody,
+        attribute: Attribute,
+        state: dict[str, Any],
     ) -> None:
-        # Not retained: a reading of yesterday must not look fresh to whoever connects today.
-        transaction.publish(name_state(self._name, device, attribute), _encode(state), qos=0)
+        topic = name_state(self._name, body.device, attribute)
+        values = self._values.setdefault(body.device, {})
+        if topic in values and body.at < values[topic].at:
+            return
+        value = values[topic] = _LastValue(body.at, _encode(state))
+        transaction.write(VALUES, topic.encode(), value.at.to_bytes(8, "big") + value.payload)
+        transaction.publish(topic, value.payload, qos=0)
 
 
 def _encode(what: dict[str, Any]) -> bytes:

@@ -75,7 +75,7 @@ class Node:
         self.watch = watch
         self._reader = reader
         self.protocols = protocols
-        # Who handles a topic, by its first three levels, `dens/1/<what>/`.
+        # Who handles a topic, by its first three levels, `dens/1/<what>/`, or by all of it.
         self.receivers: dict[str, Callable[[Transaction, events.Message], None]] = {}
         self._listeners: dict[str, Callable[[Transaction, events.Listening], None]] = {}
         self._acknowledged: dict[str, Callable[[Transaction, events.Acknowledged], None]] = {}
@@ -93,6 +93,10 @@ class Node:
             self.receivers[events.PEERS] = protocols.peers.receive
         if protocols.operators is not None:
             self.receivers[events.OPERATORS] = protocols.operators.receive
+        if protocols.home is not None:
+            if protocols.home.status_topic is not None:
+                self.receivers[protocols.home.status_topic] = protocols.home.receive
+            self._listeners[events.HOME] = protocols.home.listen
 
     def restore(self) -> None:
         """Load the state that an earlier run stored; once, before anything else."""
@@ -115,7 +119,8 @@ class Node:
         """Return what follows from an event."""
         transaction = Transaction(now, self._reader)
         if isinstance(event, events.Message):
-            receive = self.receivers.get(_find_prefix(event.topic))
+            topic = event.topic
+            receive = self.receivers.get(_find_prefix(topic)) or self.receivers.get(topic)
             if receive is not None:
                 receive(transaction, event)
         elif isinstance(event, events.Acknowledged):

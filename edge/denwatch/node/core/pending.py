@@ -339,9 +339,12 @@ class Pending:
         item = self._item_store.get(reader, NOTIFICATION, dot)
         return None if item is None else self._read(item, code)
 
-    def forget_decoded(self) -> None:
-        """Decode anew: a vocabulary came."""
-        self._decoded.clear()
+    def forget_decoded(self, code: int | None = None) -> None:
+        """Decode anew: all, because a vocabulary came, or one that is told otherwise now."""
+        if code is None:
+            self._decoded.clear()
+        else:
+            self._decoded.pop(code, None)
 
     def _read(self, item: Item, code: int) -> Notification:
         notification = Notification(item, code)

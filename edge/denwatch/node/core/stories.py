@@ -81,6 +81,8 @@ class Stories:
         self._joins: dict[int, StoryJoin] = {}  # by the subscription's id
         self._silences: dict[int, StoryJoin] = {}  # those of absences
         self._ends: list[tuple[int, bytes]] = []  # (expires, key) of what was told: a heap
+        self._items: dict[int, Item] = {}  # readings by code, while one notification is joined
+        self._proofs: dict[int, bytes] = {}  # of those readings, by id
 
     def restore(self, reader: Reader) -> None:
         """Build the joins from what an earlier run stored."""
@@ -105,6 +107,10 @@ class Stories:
             "stories": len(self._joins),
             "story_entries": sum(map(len, self._joins.values())),
         }
+
+    def list_joins(self) -> list[StoryJoin]:
+        """Return the joins, for who wants to know what they take."""
+        return list(self._joins.values())
 
     # Subscriptions and notifications that come and go -------------------------------------------
 
@@ -137,6 +143,8 @@ class Stories:
         notification = self._pending.find_notification(transaction, found.code)
         if notification is None:
             return
+        self._items.clear()
+        self._proofs.clear()
         read = self._read_entries(notification, found.parts, transaction.now)
         for id, entries in read.items():
             join = self._joins[id]
@@ -156,6 +164,8 @@ class Stories:
     def tick(self, transaction: Transaction) -> Iterator[Matched]:
         """Yield the silences that are long enough; forget what nobody fetched in time."""
         now = transaction.now
+        self._items.clear()
+        self._proofs.clear()
         for id, join in list(self._silences.items()):
             if join.due <= now:
                 yield from self._tell_all(transaction, id, join.tick(now))
@@ -224,13 +234,12 @@ class Stories:
         parts = []
         proof = b""
         for one in telling.entries:
-            part_dot = self._pending.decode(one.key)
-            item = self._item_store.get(transaction, NOTIFICATION, part_dot)
+            item = self._find_part(transaction, one.key)
             if item is None:
                 return None
             if one.id == telling.id:
-                proof = prove_item(self._item_store.sign(item).signature)
-            parts.append(ToldPart(one.part, part_dot.key, item.body, *one.degrees))
+                proof = self._prove_part(item)
+            parts.append(ToldPart(one.part, item.dot.key, item.body, *one.degrees))
         if telling.id == BEGINNING:
             asked = self._item_store.get(transaction, SUBSCRIPTION, subscription.dot)
             proof = b"" if asked is None else prove_item(asked.signature)
@@ -252,7 +261,7 @@ class Stories:
         if entry is not None:  # told better than before
             entry.matches = [match]
             self._pending.change(code, entry)
-            self._pending.forget_decoded()
+            self._pending.forget_decoded(code)
             return None
         heapq.heappush(self._ends, (expires, dot.key))
         transaction.count("stories_told")
@@ -270,6 +279,22 @@ class Stories:
         )
         fresh = PendingRow(telling.at, 0, expires, telling.at, [match], proof=proof)
         return self._pending.add_told(transaction, dot, fresh)
+
+    def _find_part(self, transaction: Transaction, code: int) -> Item | None:
+        """Return a reading; one that closes a hundred stories is read from the disk once."""
+        item = self._items.get(code)
+        if item is None:
+            item = self._item_store.get(transaction, NOTIFICATION, self._pending.decode(code))
+            if item is not None:
+                self._items[code] = item
+        return item
+
+    def _prove_part(self, item: Item) -> bytes:
+        """Return the proof that we had a reading; the signature is made once for all stories."""
+        proof = self._proofs.get(item.id)
+        if proof is None:
+            proof = self._proofs[item.id] = prove_item(self._item_store.sign(item).signature)
+        return proof
 
     def _forget(self, transaction: Transaction, key: bytes, reason: str) -> None:
         if transaction.get(TOLD, key) is None:

@@ -34,7 +34,7 @@ Pure: numbers in, tellings out; no clock, no disk.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from math import hypot
 from typing import NamedTuple
@@ -208,7 +208,8 @@ class StoryJoin:
 
     def _insert(self, entry: StoryEntry) -> bool:
         entries = self._parts[entry.part]
-        if any(known.id == entry.id for known in self._list_at(entry.part, entry.time)):
+        at = bisect_left(entries, (entry.time, entry.id))
+        if at < len(entries) and entries[at][:2] == entry[:2]:
             return False
         if len(entries) >= self._limit:
             self.forgotten += 1
@@ -228,13 +229,10 @@ class StoryJoin:
         """By how much an entry may be before another one in order, and after it in event time."""
         return 0 if self._ahead is None else self._ahead[1] - self._ahead[0]
 
-    def _list_at(self, part: int, time: int) -> list[StoryEntry]:
-        return self._list_between(part, time, time)
-
     def _list_between(self, part: int, first: int, last: int) -> list[StoryEntry]:
+        # A tuple of the time alone is before all entries of that time.
         entries = self._parts[part]
-        start = bisect_left(entries, first, key=lambda entry: entry.time)
-        return entries[start : bisect_right(entries, last, key=lambda entry: entry.time)]
+        return entries[bisect_left(entries, (first,)) : bisect_left(entries, (last + 1,))]
 
     def _list_closings(self, first: int, last: int) -> Iterator[StoryEntry]:
         parts = len(self.story.parts)

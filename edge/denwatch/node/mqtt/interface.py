@@ -180,7 +180,9 @@ class Limits:
     patience_ms: int = 1_000  # a receiver that reads may keep publishers waiting
     slow_ms: int = 60_000  # a client may leave what we sent unread
     session_ms: int = 604_800_000  # a persistent session may be away; of 3.1.1, within one run
-    keep_alive_s: int = 60  # of MQTT 5: clients that ask for more are told this
+    # Clients of MQTT 5 that ask for more are told this. Those of 3.1.1 cannot be told: their
+    # machines are asked whether they are there (listener.py).
+    keep_alive_s: int = 60
 
     # Of connections: budgets.py.
     links: int = 2_000  # with a name

@@ -307,7 +307,7 @@ class _Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=self._listener.limits.buffer_bytes)
         raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _probe_silent(raw, self._listener.limits.keep_alive_s)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closed:
@@ -417,3 +417,19 @@ class _WebSocketConnection(_Connection):
             if farewell:
                 super().send(farewell)
         super().close()
+
+
+def _probe_silent(raw: socket.socket, seconds: int) -> None:
+    """Let the system end a connection whose other end is gone, after 1.5 times so many seconds.
+
+    A client of 3.1.1 may ask for a keep-alive of hours, or for none: it then sends nothing, and
+    only its machine can say that it is still there.
+    """
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        probes = 3
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, min(seconds, 32_767))
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, seconds // (2 * probes)))
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, probes)
+        # Probes are not sent while something is unacknowledged.
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1_500 * seconds)

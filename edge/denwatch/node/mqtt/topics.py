@@ -25,7 +25,7 @@ _RESERVED = ("$", "dens/")
 
 Grants = int | tuple[int, ...]  # of one subscriber: several if filters overlap and one is not plain
 
-_LISTENED_PREFIXES = (NOTES, REPLIES, PEERS)
+_LISTENED_PREFIXES = (NOTES, REPLIES, PEERS, HOME)
 _FOR_ALL = (STATUS, HOME)  # ordinary topics with any number of listeners
 
 

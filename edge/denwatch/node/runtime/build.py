@@ -131,7 +131,9 @@ def build_node(
             chunk=config.replication.chunk_bytes,
         ),
         follows_plan=config.replication.follow_plan,
-        home=HomeSettings(assistant.prefix, assistant.expire_after, find_version())
+        home=HomeSettings(
+            assistant.prefix, assistant.expire_after, find_version(), config.broker is None
+        )
         if assistant
         else None,
     )

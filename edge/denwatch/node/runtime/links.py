@@ -216,7 +216,9 @@ class BrokerConnection(Connection):
         deliver: Deliver,
         risen: Callable[[], None],
         refused: Callable[[str], None] = lambda _: None,
+        others: tuple[str, ...] = (),
     ) -> None:
+        """`others`: topics outside ours that the core handles, too."""
         self.own = own
         self._risen = risen
         self._refused = refused
@@ -230,6 +232,7 @@ class BrokerConnection(Connection):
             events.PEERS + own,
             events.OPERATORS + own,
             events.STATUS + "+",
+            *others,
         )
         self._known: set[str] = set()
         super().__init__(f"denwatch-{own}", address, deliver)

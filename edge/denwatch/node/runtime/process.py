@@ -226,6 +226,7 @@ class Process:
                 self._deliver,
                 self._reconnect,
                 self._refuse,
+                (f"{config.home_assistant.prefix}/status",) if config.home_assistant else (),
             )
             self._broker.start()
         else:
