@@ -293,8 +293,8 @@ def _read_words(pair: _Pair, attribute: Attribute, vocabulary: Vocabulary) -> Po
             return _read_graded(pair, attribute, vocabulary) if attribute.is_graded else None
         codes = [_read_points(replace(pair, value=end), attribute, vocabulary)[0] for end in ends]
         first, last = sorted(codes)
-        between = [code for code in attribute.symbol_codes if first < code < last]
-        if " or " in pair.text.casefold() and (between or first == last):
+        skipped = [code for code in attribute.symbol_codes if first < code < last]
+        if " or " in pair.text.casefold() and (skipped or first == last):
             raise LanguageError.at_span("these are not neighbours", pair.span, "report one of them")
         return first, first, last, last
     if attribute.kind is not ValueKind.NUMBER:
