@@ -214,11 +214,12 @@ def write_report(
                 for (mixed, default), by in models.items()
             ],
         ),
-        f"The figure uses mixed constraints (the paper's fifth case) and {DEFAULT:.0%} of the users "
-        "at the default. That share is *chosen*, because with it the percentages come near the "
-        "paper's, which does not name one: the figure shows that such users exist, not that theirs "
-        "were these. Where every user sets a threshold, we find the encodings less precise than "
-        "the paper says. A bit more or less roughly halves or doubles the loss, here as there.",
+        f"The figure uses mixed constraints (the paper's fifth case) and {DEFAULT:.0%} of the "
+        "users at the default. That share is *chosen*: the paper does not name one, and with it "
+        "the percentages come near the paper's. So the figure shows that they are possible, not "
+        "that its users were like this. Where every user sets a threshold, we find the encodings "
+        "less precise than the paper says. A bit more or less roughly halves or doubles the loss, "
+        "here as there.",
         "## Fig. 14: F-measure of one aggregation for all",
         format_table(
             ["subscriptions", *NAMES],
