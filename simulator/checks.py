@@ -567,7 +567,8 @@ def _draw_note(sense: Sense, rng: Random) -> NotificationVector:
     readings = []
     for attribute in sense.attributes:
         is_wide = attribute in sense.wides
-        value = rng.randrange(sense.lasts.get(attribute, _LAST[is_wide]) + 1)
+        last = sense.graded.get(attribute, _LAST[is_wide])
+        value = rng.randrange(sense.lasts.get(attribute, last) + 1) * _LAST[is_wide] // last
         readings.append(Reading(attribute, (value,) * 4, is_wide))
     return NotificationVector(sense.event, readings)
 

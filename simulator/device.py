@@ -45,8 +45,9 @@ class Sense:
     """An event that a device measures: attributes by bit, and which of them are wide.
 
     `accuracies` has, by attribute, within what the true value is without reservation and at worst,
-    in steps of its code; `lasts` has the largest code where that is not the largest there is. A
-    `slow` attribute has a new value every other time only.
+    in steps of its code; `lasts` has the largest code where that is not the largest there is.
+    `graded` has the last symbol's place of texts whose symbols are spread over the codes. A `slow`
+    attribute has a new value every other time only.
     """
 
     event: int
@@ -55,6 +56,7 @@ class Sense:
     period: int = 10_000  # ms
     accuracies: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     lasts: Mapping[int, int] = field(default_factory=dict)
+    graded: Mapping[int, int] = field(default_factory=dict)
     slow: tuple[int, ...] = ()
 
 
@@ -249,7 +251,7 @@ class EmulatedDevice:
         channels = []
         for attribute in sense.attributes:
             is_wide = attribute in sense.wides
-            last = _LAST[is_wide]
+            last = sense.graded.get(attribute, _LAST[is_wide])
             source = make_source(attribute, sense.lasts.get(attribute, last))
             typical, worst = sense.accuracies.get(attribute, (0, 0))
             channels.append(

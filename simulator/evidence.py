@@ -149,7 +149,8 @@ def rate_content(content: Alternatives, note: NotificationVector, device: str) -
         if attribute.kind is ValueKind.NUMBER:
             names[attribute.name] = [(attribute.to_value(code), pi) for code, pi in degrees]
         elif attribute.kind is ValueKind.TEXT:
-            names[attribute.name] = [(attribute.symbols[code], pi) for code, pi in degrees]
+            known = dict(zip(attribute.symbol_codes, attribute.symbols, strict=True))
+            names[attribute.name] = [(known[code], pi) for code, pi in degrees if code in known]
     if not {name for triples in content for name, _, _ in triples} <= set(names):
         return 0
     return max(

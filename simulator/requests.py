@@ -26,6 +26,7 @@ _PATIENT = "patient_temperature patient_temperature heart_rate heart_rate heart_
 _EVENTS = {
     "patient": (*_PATIENT.split(), "consciousness", "east", "measured_at"),
     "fire": ("fire_temperature", "smoke"),
+    "road": ("access",),
 }
 _HEDGES = ("very", "extremely", "more or less", "somewhat")
 _BELOW, _ABOVE = ("below", "less than", "at most"), ("above", "over", "at least", "exceeds")
@@ -69,6 +70,7 @@ def draw_request(number: int) -> dict[str, Any]:
         return _draw_where(rng)
     vocabulary = load_shipped("rescue")
     event = "fire" if rng.random() < 0.2 else "patient"
+    event = "road" if Random(f"road {number % POOL}").random() < 0.06 else event
     attributes = vocabulary.events[event].attributes
     names = _EVENTS[event]
     if rng.random() < _CONTENT:
@@ -121,6 +123,8 @@ def _draw_predicate(rng: Random, attribute: Attribute, vocabulary: Vocabulary) -
         name = f'"{rng.choice(sorted(synonyms))}"'
     if attribute.kind is ValueKind.TEXT:
         symbol = rng.choice(attribute.symbols)
+        if attribute.is_graded and rng.random() < 0.6:
+            return _draw_graded(rng, name, attribute, symbol)
         if attribute.ordered and rng.random() < 0.5:
             return f"{name} {rng.choice(('at most', 'at least'))} {symbol}"
         return f"{name} {rng.choice(('=', '!='))} {symbol}"
@@ -133,6 +137,14 @@ def _draw_predicate(rng: Random, attribute: Attribute, vocabulary: Vocabulary) -
     if rng.random() < 0.15:
         said += f" certain 0.{rng.randrange(1, 8)}"
     return said
+
+
+def _draw_graded(rng: Random, name: str, attribute: Attribute, symbol: str) -> str:
+    """Return a predicate with degrees on a text."""
+    if rng.random() < 0.3:
+        return f"{name} is about {symbol}"
+    negation, hedge = rng.choice(("", "", "not ")), rng.choice(("", "", "very ", "somewhat "))
+    return f"{name} is {negation}{hedge}{rng.choice(sorted(attribute.terms))}"
 
 
 def _draw_number(rng: Random, name: str, attribute: Attribute) -> str:

@@ -65,6 +65,7 @@ SENSORS = (
     (
         Sense(1, (1, 7, 8, 12, 14), (12, 14), 15_000, lasts={7: 3, 8: 3}),
         Sense(2, (0,), period=20_000),
+        Sense(4, (0,), period=20_000, graded={0: 3}),  # a road's access, a text with degrees
     ),
     (Sense(1, (1,), period=12_000, accuracies={1: (0, 20)}),),
 )

@@ -15,7 +15,7 @@ from denwatch.client.console.cards import (
 from denwatch.client.console.feed import FeedEntry, explain
 from denwatch.client.language.localisation import load_locale, load_severities
 from denwatch.client.subscriber import ReceivedNotification
-from denwatch.client.vocabulary import ValueKind, load_shipped
+from denwatch.client.vocabulary import load_shipped
 
 from simulator.served_console import make_note
 
@@ -72,8 +72,7 @@ def test_danger_and_well_are_not_the_same_and_stand_in_the_vocabularies() -> Non
     known: set[str] = set()
     for name in ("rescue", "weather"):
         for attribute in load_shipped(name).iterate_attributes():
-            is_text = attribute.kind is ValueKind.TEXT
-            known |= set(attribute.symbols if is_text else attribute.terms)
+            known |= {*attribute.symbols, *attribute.terms}
     assert danger | well <= known
 
 

@@ -65,9 +65,12 @@ def moment(text: str, kind: str) -> float:
 
 
 def find_domain(table: Mapping[str, Any]) -> tuple[float, float, int]:
-    """Return (low, high, number of codes) of an attribute; a text's codes are its symbols."""
+    """Return (low, high, number of codes) of an attribute.
+
+    A text's codes are its symbols; with terms, its symbols are spread over all codes.
+    """
     if "symbols" in table:
-        return 0.0, 255.0, 256
+        return 0.0, len(table["symbols"]) - 1.0 if "terms" in table else 255.0, 256
     kind = table.get("kind", "number")
     low, high = (x if kind == "number" else moment(str(x), kind) for x in table["domain"])
     return float(low), float(high), 65536 if table.get("resolution") == 16 else 256
@@ -76,7 +79,9 @@ def find_domain(table: Mapping[str, Any]) -> tuple[float, float, int]:
 def decode(code: int, table: Mapping[str, Any]) -> float:
     """Return the value that a code stands for."""
     low, high, count = find_domain(table)
-    return low + code / (count - 1) * (high - low)
+    value = low + code / (count - 1) * (high - low)
+    is_symbol = "symbols" in table and abs(value - round(value)) <= (high - low) / (count - 1) / 2
+    return float(round(value)) if is_symbol else value
 
 
 def shape(kind: str, p: Sequence[float], x: float) -> float:
@@ -111,7 +116,10 @@ def term(name: str, table: Mapping[str, Any], x: float) -> float:
         return degree
     kind, points = next(iter(entry.items()))
     own = table.get("kind", "number")
-    numbers = [p if own == "number" else moment(str(p), own) for p in points]
+    if "symbols" in table:
+        numbers = [float(table["symbols"].index(p)) if isinstance(p, str) else p for p in points]
+    else:
+        numbers = [p if own == "number" else moment(str(p), own) for p in points]
     return shape(kind, numbers, x)
 
 
@@ -122,7 +130,7 @@ def constraint(node: syntax.Constraint, table: Mapping[str, Any], x: float) -> f
     tiny = step * 1e-6
     match node:
         case syntax.NamedTerm(name=name):
-            if "symbols" in table:
+            if name.text in table.get("symbols", ()):
                 return float(x == table["symbols"].index(name.text))
             return term(name.text, table, x)
         case syntax.CrispComparison(operator=operator, value=value):
@@ -141,7 +149,8 @@ def constraint(node: syntax.Constraint, table: Mapping[str, Any], x: float) -> f
             inside = to_number(first, table) - tiny <= x <= to_number(last, table) + tiny
             return float(inside)
         case syntax.About(value=value, spread=spread):
-            width = (table.get("about", (high - low) / 20)) if spread is None else spread.value
+            usual = 2.0 if "symbols" in table else (high - low) / 20
+            width = table.get("about", usual) if spread is None else spread.value
             return max(0.0, 1 - abs(x - to_number(value, table)) / width)
         case syntax.Shape(kind=kind, points=points):
             places = [to_number(p, table) for p in points[:1]]

@@ -57,20 +57,22 @@ def write_value(rng: random.Random, attribute: Attribute) -> Quantity | Moment |
 
 def draw_constraint(rng: random.Random, attribute: Attribute) -> tuple[Constraint, bool]:
     """Return a constraint, and whether it is fuzzy."""
-    if attribute.kind is ValueKind.TEXT or rng.random() < 0.2:
+    is_crisp = attribute.kind is ValueKind.TEXT and not attribute.is_graded
+    if is_crisp or rng.random() < 0.2:
         operators = (
             list(Operator)
             if attribute.kind is not ValueKind.TEXT
             else [Operator.EQUAL, Operator.UNEQUAL]
         )
         return CrispComparison(rng.choice(operators), write_value(rng, attribute)), False
-    if attribute.kind is not ValueKind.NUMBER or not attribute.terms or rng.random() < 0.25:
+    has_shapes = attribute.kind is ValueKind.NUMBER
+    if not (has_shapes or attribute.is_graded) or not attribute.terms or rng.random() < 0.25:
         centre = write_value(rng, attribute)
         if isinstance(centre, Quantity) and rng.random() < 0.5:
             width = rng.randint(6, 90) * (attribute.high - attribute.low) / 255
             return About(centre, Quantity(width)), True
         return About(centre), True
-    if rng.random() < 0.2:
+    if has_shapes and rng.random() < 0.2:
         return draw_shape(rng, attribute), True
     return NamedTerm(Name(rng.choice(sorted(attribute.terms)))), True
 
@@ -162,7 +164,10 @@ def draw_codes(
         codes = {}
         for p in vector.predicates:
             attribute = names[p.attribute]
-            last = len(attribute.symbols) - 1 if attribute.symbols else attribute.last
+            if attribute.symbols:
+                codes[attribute.name] = rng.choice(attribute.symbol_codes)
+                continue
+            last = attribute.last
             code = rng.randint(0, last)
             if rng.random() < 0.6:
                 width = max(reach(p.left, 1, p.wide), 3)

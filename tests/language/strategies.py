@@ -193,7 +193,7 @@ def predicates(draw: st.DrawFn, attribute: Attribute, vocabulary: Vocabulary) ->
     synonyms = [entry.word for entry in vocabulary.thesaurus.list_synonyms(attribute.path)]
     unique = [s for s in synonyms if len(vocabulary.thesaurus.look_up(s)) == 1]
     name = Name(draw(st.sampled_from([attribute.name, *unique])))
-    if attribute.kind is not ValueKind.TEXT and draw(st.integers(0, 2)):
+    if (attribute.kind is not ValueKind.TEXT or attribute.is_graded) and draw(st.integers(0, 2)):
         constraint = draw(fuzzy_constraints(attribute))
         hedges = tuple(draw(st.lists(st.sampled_from(list(Hedge)), max_size=3)))
         is_literal = isinstance(constraint, Shape) and constraint.kind == "fuzzifier"

@@ -27,7 +27,7 @@ Points = tuple[int, int, int, int]
 def draw_points(rng: random.Random, attribute: Attribute) -> Points:
     """Return a trapezoid around some value; texts are known exactly."""
     if attribute.symbols:
-        return (rng.randrange(len(attribute.symbols)),) * 4
+        return (rng.choice(attribute.symbol_codes),) * 4
     centre = rng.randint(0, attribute.last)
     widths = sorted(rng.randint(0, 40) for _ in range(4))
     ends = (centre - widths[3], centre - widths[1], centre + widths[0], centre + widths[2])

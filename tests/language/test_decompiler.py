@@ -194,7 +194,7 @@ def draw_vector(rng: random.Random) -> vectors.SubscriptionVector:
     predicates = []
     for attribute in sorted(attributes, key=lambda a: a.bit):
         low, high = sorted(rng.choices(range(attribute.last + 1), k=2))
-        if attribute.symbols:
+        if attribute.symbols and not attribute.is_graded:
             low, high = sorted(rng.choices(range(len(attribute.symbols) + 2), k=2))
         left, right = rng.choices([*range(0, 255, 7), 255], k=2)
         predicates.append(

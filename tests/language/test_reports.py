@@ -19,9 +19,8 @@ def read(text: str) -> dict[str, tuple[float | str, ...]]:
     found = {}
     for reading in vector.readings:
         attribute = event.by_bit[reading.attribute]
-        symbols = attribute.symbols
         found[attribute.name] = tuple(
-            symbols[code] if symbols else round(attribute.to_value(code), 1)
+            (attribute.symbols and attribute.name_code(code)) or round(attribute.to_value(code), 1)
             for code in reading.points
         )
     return found

@@ -51,6 +51,19 @@ def test_possible_and_certain_are_the_protocols(p: Predicate, data: st.DataObjec
     assert tuple(found) == cuts.measure(p, (a, b, c, d))
 
 
+def test_what_is_outside_on_either_side_is_what_is_outside_on_one() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(20_000):
+        low, high = sorted(rng.integers(0, 256, 2).tolist())
+        left, right = rng.choice([*range(256), 255, 255], 2).tolist()
+        step = int(rng.choice([3, 12, 120]))
+        near = low if rng.random() < 0.5 else high
+        points = np.cumsum([near - step, *rng.integers(0, step, 3)]).clip(0, 255).tolist()
+        expected = 255 - cuts.measure(Predicate(0, low, high, left, right), tuple(points))[1]
+        if points[0] < points[3]:
+            assert evaluation.leave_either(low, high, left, right, *points) == expected
+
+
 @given(
     st.integers(0, 6),
     st.lists(st.integers(0, 255), min_size=1, max_size=16),

@@ -77,7 +77,8 @@ def test_symbols_and_moments() -> None:
     for event in RESCUE.events.values():
         for attribute in event.attributes.values():
             if attribute.kind is ValueKind.TEXT:
-                for code, symbol in enumerate(attribute.symbols):
+                pairs = zip(attribute.symbol_codes, attribute.symbols, strict=True)
+                for code, symbol in pairs:
                     notification = parse_reading(
                         f'{event.name} {attribute.name}="{symbol}"', RESCUE
                     )

@@ -63,7 +63,7 @@ def draw_reading(rng: Random) -> NotificationVector:
     for attribute in sorted(event.attributes.values(), key=lambda one: one.bit):
         if attribute.name in values:
             value = values[attribute.name]
-            code = int(value) if attribute.symbols else attribute.to_code(value)
+            code = attribute.to_code(value)  # of a text: the place of its symbol
             spread = rng.choice((0, 0, 5)) if not attribute.symbols else 0
             a, d = max(0, code - spread), min(attribute.last, code + spread)
             readings.append(Reading(attribute.bit, (a, code, code, d), attribute.wide))

@@ -36,7 +36,7 @@ def read_event(name: str, **values: float | str) -> NotificationVector:
         if attribute.name in values:
             value = values[attribute.name]
             code = (
-                attribute.symbols.index(value)
+                attribute.codes_by_word[value]
                 if isinstance(value, str)
                 else attribute.to_code(value)
             )

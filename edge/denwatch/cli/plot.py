@@ -158,9 +158,8 @@ def draw_panel(axis: Any, panel: Panel, colours: Any) -> None:
 
     attribute = panel.attribute
     is_text = attribute.kind is ValueKind.TEXT
-    last = len(attribute.symbols) - 1 if is_text else attribute.last
-    step = max(1, (last + 1) // _SAMPLES)
-    codes = range(0, last + 1, step)
+    step = max(1, (attribute.last + 1) // _SAMPLES)
+    codes = attribute.symbol_codes if is_text else range(0, attribute.last + 1, step)
     values = [attribute.to_value(code) for code in codes]
     fine = [attribute.low + (attribute.high - attribute.low) * i / 2000 for i in range(2001)]
     used = 0
@@ -186,7 +185,7 @@ def draw_panel(axis: Any, panel: Panel, colours: Any) -> None:
     axis.set_xlabel(f"{attribute.name} [{attribute.unit}]" if attribute.unit else attribute.name)
     axis.set_ylabel("degree")
     if is_text:
-        axis.set_xticks(range(last + 1), attribute.symbols)
+        axis.set_xticks(range(len(attribute.symbols)), attribute.symbols)
     elif attribute.kind is not ValueKind.NUMBER:
         from denwatch.client.vocabulary import format_moment
 

@@ -250,6 +250,8 @@ high = {{ rising = [{c:g}, {d:g}] }}
 # bit = 1
 # symbols = ["closed", "half_open", "open"]
 # ordered = true                 # so that "at least half_open" means something
+# [event.{event}.attribute.valve.terms]   # with degrees: "very leaking", "about half_open"
+# leaking = {{ rising = ["closed", "open"] }}
 
 # What your organisation calls them besides:
 # [thesaurus.our_team]

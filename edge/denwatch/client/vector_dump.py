@@ -66,7 +66,8 @@ def format_code(attribute: Attribute | None, code: int) -> str:
     if attribute is None:
         return f"code {code}"
     if attribute.kind is ValueKind.TEXT:
-        return attribute.symbols[code] if code < len(attribute.symbols) else f"symbol {code}"
+        is_symbol = not attribute.is_graded or code in attribute.symbol_codes
+        return attribute.name_code(code) or f"symbol {code}" if is_symbol else f"code {code}"
     value = attribute.to_value(code)
     if attribute.kind is not ValueKind.NUMBER:
         return format_moment(value, attribute.kind)

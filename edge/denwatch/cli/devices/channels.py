@@ -160,7 +160,8 @@ def fit_symbols(attribute: Attribute, field: SensorField | None, span: SourceSpa
         raise LanguageError.at_span(f"{attribute.name} has one symbol only", span)
     shown = ", ".join(f"{i} {symbol}" for i, symbol in enumerate(attribute.symbols[: last + 1]))
     note = f"{attribute.name}: {shown}; any other number is a fault"
-    return Ends(0, attribute.last, 0, last, notes=(note,))
+    high = len(attribute.symbols) - 1 if attribute.is_graded else attribute.last
+    return Ends(0, high, 0, last, notes=(note,))
 
 
 def fit_ends(

@@ -16,7 +16,7 @@ from denwatch.client import plugins, syntax
 from denwatch.client.compiler import fit, settings, structure
 from denwatch.client.compiler.constraints import ConstraintReader
 from denwatch.client.errors import LanguageError
-from denwatch.client.vocabulary import Attribute, EventType, Fit, ValueKind, Vocabulary
+from denwatch.client.vocabulary import Attribute, EventType, Fit, Vocabulary
 from denwatch.protocol import degrees, vectors
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
@@ -380,10 +380,7 @@ class Lowerer:
         self, predicate: syntax.PredicateNode, attribute: Attribute
     ) -> syntax.PredicateNode:
         """Return a term that is defined by a hedge as that hedge of its base, which is exact."""
-        while (
-            isinstance(predicate.constraint, syntax.NamedTerm)
-            and attribute.kind is not ValueKind.TEXT
-        ):
+        while isinstance(predicate.constraint, syntax.NamedTerm):
             name = predicate.constraint.name
             term = self.reader.vocabulary.find_term(attribute, name)
             if term is None or term.base is None:

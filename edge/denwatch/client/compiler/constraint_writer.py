@@ -18,6 +18,7 @@ from denwatch.client.compiler.constraints import ConstraintReader, CrispSet
 from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import Attribute, Fit, Triple, ValueKind, format_moment
 from denwatch.client.vocabulary.fitting import find_gamma, find_width
+from denwatch.client.vocabulary.values import write_place
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import CRISP, EXTREMELY, VERY
 from denwatch.protocol.timecode import decode_duration
@@ -121,7 +122,7 @@ class Wording:
         target, attribute = self.target, self.attribute
         if target.left == target.right == CRISP:
             return self._find_crisp() or write_literal(target, attribute), ()
-        if attribute.kind is ValueKind.TEXT:
+        if attribute.kind is ValueKind.TEXT and not attribute.is_graded:
             return write_literal(target, attribute), self.hedges
         for constraint, hedges in self._list_candidates():
             if self._gives(constraint, hedges):
@@ -134,9 +135,18 @@ class Wording:
         for term in terms:
             yield term, self.hedges
         if target.low == target.high and target.is_symmetric:
-            yield syntax.About(write_value(attribute.to_value(target.low), attribute)), self.hedges
+            for value in self._list_centres():
+                yield syntax.About(value), self.hedges
         if self.may_be_fitted and not self.hedges:
             yield from ((term, extra) for extra in _FITTED_AWAY for term in terms)
+
+    def _list_centres(self) -> Iterator[syntax.Value]:
+        """Yield what "about" may be said of: a symbol of a graded text, or the value itself."""
+        attribute, code = self.attribute, self.target.low
+        if attribute.kind is not ValueKind.TEXT:
+            yield write_value(attribute.to_value(code), attribute)
+        elif code in attribute.symbol_codes:
+            yield syntax.Text(attribute.symbols[attribute.symbol_codes.index(code)])
 
     def _gives(self, constraint: syntax.Constraint, hedges: tuple[syntax.Hedge, ...]) -> bool:
         """Return whether compiling the constraint here gives the target."""
@@ -165,7 +175,7 @@ class Wording:
     def _find_shape(self) -> syntax.Constraint | None:
         """Return a function with straight sides and short numbers, if one gives the target."""
         target, attribute = self.target, self.attribute
-        if attribute.kind is not ValueKind.NUMBER:
+        if attribute.kind is not ValueKind.NUMBER and not attribute.is_graded:
             return None
         left = find_width(target.left, attribute.wide)
         right = find_width(target.right, attribute.wide)
@@ -185,8 +195,16 @@ class Wording:
             kind, points = "trapezoid", (a, b, c, d)
 
         def build(numbers: tuple[float, ...]) -> syntax.Constraint:
-            values = tuple(syntax.Quantity(number, attribute.unit) for number in numbers)
-            return syntax.About(*values) if kind == "about" else syntax.Shape(kind, values)
+            values: list[syntax.Value] = [syntax.Quantity(n, attribute.unit) for n in numbers]
+            if attribute.is_graded:  # what stands at a symbol is called so
+                last = 1 if kind == "about" else len(numbers)
+                words = [write_place(n, attribute) for n in numbers[:last]]
+                values = [*words, *values[last:]]
+            if kind == "about":
+                centre, spread = values
+                assert isinstance(spread, syntax.Quantity)
+                return syntax.About(centre, spread)
+            return syntax.Shape(kind, tuple(values))
 
         def means_the_same(numbers: tuple[float, ...]) -> bool:
             # Only numbers within a step of what they stand for deserve a fit.
@@ -203,7 +221,7 @@ class Wording:
         """Return a comparison or range with exactly these codes."""
         target, attribute = self.target, self.attribute
         text = attribute.kind is ValueKind.TEXT
-        last = len(attribute.symbols) - 1 if text else attribute.last
+        last = attribute.symbol_codes[-1] if text else attribute.last
         if target.high > last:
             return None
         low, high = self._list_values(target.low), self._list_values(target.high)
@@ -232,7 +250,8 @@ class Wording:
         """Return ways to write the value of a code, short ones first."""
         attribute = self.attribute
         if attribute.kind is ValueKind.TEXT:
-            return [syntax.Text(attribute.symbols[code])]
+            codes = attribute.symbol_codes
+            return [syntax.Text(attribute.symbols[codes.index(code)])] if code in codes else []
         value = attribute.to_value(code)
         if attribute.kind is not ValueKind.NUMBER:
             units = (1,) if attribute.kind is ValueKind.DATE else (3600, 60, 1)

@@ -56,20 +56,15 @@ class ConstraintReader:
         match constraint:
             case syntax.CrispComparison():
                 value = constraint.value
-                if isinstance(value, syntax.Text) and value.value in attribute.terms:
-                    raise LanguageError.at_node(
-                        f'"{value.value}" is a fuzzy term', value, f"write: is {value.value}"
-                    )
+                if isinstance(value, syntax.Text):
+                    _refuse_term(value, attribute)
                 return _compare(constraint, read_value(value, attribute), attribute)
             case syntax.CrispRange():
                 return _read_range(constraint, attribute)
             case syntax.NamedTerm():
                 return FuzzySet(self._find_term(constraint, attribute))
             case syntax.About():
-                centre, spread = read_value(constraint.value, attribute), attribute.about
-                if constraint.spread is not None:
-                    spread = read_width(constraint.spread, attribute)
-                return FuzzySet(Membership("triangle", (centre - spread, centre, centre + spread)))
+                return self._read_about(constraint, attribute)
             case syntax.Shape():
                 return self._read_shape(constraint, attribute)
             case syntax.Extension():
@@ -94,13 +89,18 @@ class ConstraintReader:
     def _read_text(self, constraint: syntax.Constraint, attribute: Attribute) -> Meaning:
         match constraint:
             case syntax.NamedTerm(name=name):
+                term = self.vocabulary.find_term(attribute, name)
+                if term is not None:
+                    return FuzzySet(term.membership)
                 return _point(self._find_symbol(syntax.Text(name.text, span=name.span), attribute))
             case syntax.CrispComparison(operator=operator, value=value):
+                if isinstance(value, syntax.Text):
+                    _refuse_term(value, attribute)
                 code = self._find_symbol(value, attribute)
                 if operator in (syntax.Operator.EQUAL, syntax.Operator.UNEQUAL):
                     return _point(code, operator is syntax.Operator.UNEQUAL)
                 _check_order(attribute, constraint)
-                return _compare(constraint, float(code), attribute)
+                return _compare_symbols(constraint, code, attribute)
             case syntax.CrispRange(low=low, high=high):
                 _check_order(attribute, constraint)
                 first = self._find_symbol(low, attribute)
@@ -112,6 +112,10 @@ class ConstraintReader:
                 return CrispSet(Triple(first, last))
             case syntax.Shape(kind="fuzzifier"):
                 return _read_fuzzifier(constraint, attribute)
+            case syntax.About() if attribute.is_graded:
+                return self._read_about(constraint, attribute)
+            case syntax.Shape() if attribute.is_graded:
+                return self._read_shape(constraint, attribute)
             case _:
                 raise LanguageError.at_node(
                     f"{attribute.name} is a text and has no fuzzy sets",
@@ -131,6 +135,38 @@ class ConstraintReader:
 
     # Functions ------------------------------------------------------------------------------
 
+    def _read_about(self, constraint: syntax.About, attribute: Attribute) -> FuzzySet:
+        centre, spread = self._read_place(constraint.value, attribute), attribute.about
+        if constraint.spread is not None:
+            spread = read_width(constraint.spread, attribute)
+        return FuzzySet(Membership("triangle", (centre - spread, centre, centre + spread)))
+
+    def _read_points(self, shape: syntax.Shape, attribute: Attribute) -> tuple[float, ...]:
+        """Return the points in the attribute's unit; widths and slopes are not places."""
+        numbers = []
+        for index, point in enumerate(shape.points):
+            if shape.kind in ("bell", "gaussian") and index > 0:
+                if not isinstance(point, syntax.Quantity):
+                    raise LanguageError.at_node("a width is a number", point)
+                is_width = index == 1
+                numbers.append(read_width(point, attribute) if is_width else point.value)
+            else:
+                numbers.append(self._read_place(point, attribute, anywhere=True))
+        return tuple(numbers)
+
+    def _read_place(
+        self, value: syntax.Value, attribute: Attribute, anywhere: bool = False
+    ) -> float:
+        """Return a value in the attribute's unit; of a graded text the place of a symbol.
+
+        A number is a place of a graded text too: functions have feet between symbols and beyond.
+        """
+        if not attribute.is_graded:
+            return read_value(value, attribute, anywhere)
+        if anywhere and isinstance(value, syntax.Quantity) and value.unit is None:
+            return value.value
+        return float(attribute.symbol_codes.index(self._find_symbol(value, attribute)))
+
     def _read_shape(self, shape: syntax.Shape, attribute: Attribute) -> Meaning:
         if shape.kind == "fuzzifier":
             return _read_fuzzifier(shape, attribute)
@@ -141,27 +177,13 @@ class ConstraintReader:
         elif shape.kind not in KINDS:
             names = (*KINDS, *known, "fuzzifier")
             raise LanguageError.of_unknown("unknown membership function", shape.kind, names, shape)
-        points = _read_points(shape, attribute)
+        points = self._read_points(shape, attribute)
         try:
             membership = Membership(shape.kind, points, function=function)
             attribute.check_overlap(membership)
         except LanguageError as error:
             raise LanguageError.at_node(error.message, shape, error.hint) from None
         return FuzzySet(membership)
-
-
-def _read_points(shape: syntax.Shape, attribute: Attribute) -> tuple[float, ...]:
-    """Return the points in the attribute's unit; widths and slopes are not places."""
-    numbers = []
-    for index, point in enumerate(shape.points):
-        if shape.kind in ("bell", "gaussian") and index > 0:
-            if not isinstance(point, syntax.Quantity):
-                raise LanguageError.at_node("a width is a number", point)
-            is_width = index == 1
-            numbers.append(read_width(point, attribute) if is_width else point.value)
-        else:
-            numbers.append(read_value(point, attribute, anywhere=True))
-    return tuple(numbers)
 
 
 def _read_fuzzifier(shape: syntax.Shape, attribute: Attribute) -> CrispSet:
@@ -202,8 +224,7 @@ def _compare(node: syntax.CrispComparison, value: float, attribute: Attribute) -
     """Return the codes whose value compares so."""
     operator = node.operator
     position = attribute.to_position(value)
-    last = len(attribute.symbols) - 1 if attribute.kind is ValueKind.TEXT else attribute.last
-    low, high = 0, last
+    low, high = 0, attribute.last
     match operator:
         case syntax.Operator.GREATER:
             low = math.floor(position + _TINY) + 1
@@ -220,6 +241,31 @@ def _compare(node: syntax.CrispComparison, value: float, attribute: Attribute) -
             f"no value of {attribute.name} is {operator.value} {format_value(node.value)}", node
         )
     return CrispSet(Triple(low, high))
+
+
+def _compare_symbols(node: syntax.CrispComparison, code: int, attribute: Attribute) -> CrispSet:
+    """Return the codes from or up to a symbol's, in the order of the symbols."""
+    codes = attribute.symbol_codes
+    chosen = {
+        syntax.Operator.GREATER: [other for other in codes if other > code],
+        syntax.Operator.AT_LEAST: [other for other in codes if other >= code],
+        syntax.Operator.LESS: [other for other in codes if other < code],
+        syntax.Operator.AT_MOST: [other for other in codes if other <= code],
+    }[node.operator]
+    if not chosen:
+        raise _refuse_empty(
+            f"no value of {attribute.name} is {node.operator.value} {format_value(node.value)}",
+            node,
+        )
+    return CrispSet(Triple(chosen[0], chosen[-1]))
+
+
+def _refuse_term(value: syntax.Text, attribute: Attribute) -> None:
+    """Raise LanguageError if a comparison has a fuzzy term where a value belongs."""
+    if value.value in attribute.terms:
+        raise LanguageError.at_node(
+            f'"{value.value}" is a fuzzy term', value, f"write: is {value.value}"
+        )
 
 
 def _read_range(constraint: syntax.CrispRange, attribute: Attribute) -> CrispSet:

@@ -60,7 +60,7 @@ def judge_value(attribute: Attribute, value: object) -> Severity | None:
             found.append(Severity(3, name, certain >= _HALF))
         if name in well and certain >= _HALF:
             found.append(Severity(0 if certain >= _FULL else 1, name))
-        elif name in well and attribute.kind is not ValueKind.TEXT:
+        elif name in well and name in attribute.terms:
             found.append(Severity(2, f"not {name}", possible < _HALF))
     if not is_judged:
         return None
@@ -76,11 +76,10 @@ def _fit_terms(
         among = value.get("among") or [value.get("value")]
         for symbol in attribute.symbols:
             yield symbol, float(among == [symbol]), float(symbol in among)
-    else:
-        for name, term in attribute.terms.items():
-            fit = partial(_fit_term, attribute, term.membership.evaluate)
-            meaning = preview.PredicateMeaning(attribute, name, fit)
-            yield name, *preview.find_range(meaning, codes)
+    for name, term in attribute.terms.items():
+        fit = partial(_fit_term, attribute, term.membership.evaluate)
+        meaning = preview.PredicateMeaning(attribute, name, fit)
+        yield name, *preview.find_range(meaning, codes)
 
 
 def _fit_term(attribute: Attribute, fit: Callable[[float], float], code: float) -> float:

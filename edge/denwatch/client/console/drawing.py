@@ -139,9 +139,9 @@ def _draw_symbols(attribute: Attribute, evaluate: Callable[[int], float]) -> str
     count = len(attribute.symbols)
     room = (_RIGHT - _LEFT) / count
     parts = []
-    for code, symbol in enumerate(attribute.symbols):
-        top = _find_y(evaluate(code))
-        x = _LEFT + room * code
+    for place, symbol in enumerate(attribute.symbols):
+        top = _find_y(evaluate(attribute.symbol_codes[place]))
+        x = _LEFT + room * place
         parts.append(
             f'<rect class="area" x="{x + room * 0.2:.1f}" y="{top:.1f}" width="{room * 0.6:.1f}"'
             f' height="{_BOTTOM - top:.1f}"/>'
@@ -162,7 +162,7 @@ def describe_cut(
 ) -> str:
     """Return the values whose degree is at least a threshold: "from 38.9 °C", "up to 60 bpm"."""
     if attribute.kind is ValueKind.TEXT:
-        symbols = enumerate(attribute.symbols)
+        symbols = zip(attribute.symbol_codes, attribute.symbols, strict=True)
         names = [symbol for code, symbol in symbols if evaluate(code) >= threshold - _TINY]
         return " or ".join(names) or "for no value"
     runs = _find_runs(evaluate, threshold, window)

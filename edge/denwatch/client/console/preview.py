@@ -87,7 +87,8 @@ def read_codes(attribute: Attribute, value: object) -> Codes | None:
         return None
     if attribute.kind is ValueKind.TEXT:
         among = value.get("among") or [value.get("value")]
-        codes = [attribute.symbols.index(s) for s in among if s in attribute.symbols]
+        known = dict(zip(attribute.symbols, attribute.symbol_codes, strict=True))
+        codes = [known[symbol] for symbol in among if symbol in known]
         return Codes(min(codes), codes[0], max(codes)) if codes else None
     numbers = []
     for key in ("low", "value", "high"):

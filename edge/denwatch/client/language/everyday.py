@@ -37,7 +37,6 @@ from denwatch.client.language.localisation import (
     PhraseEntry,
     find_dimension,
 )
-from denwatch.client.vocabulary import ValueKind
 
 MAX_ITEMS = 80
 _HEDGES = ("very", "extremely", "somewhat", "more_or_less")
@@ -608,7 +607,7 @@ def _write(predicate: SpokenPredicate, path: str, is_not: bool, lexicon: Lexicon
     attribute = lexicon.attributes[path]
     if term.startswith("not "):
         term, negation = term[4:], "" if is_not else "not "
-    if attribute.kind is ValueKind.TEXT:
+    if term in attribute.symbols:
         if predicate.hedges and any(
             hedge not in ("very", "extremely") for hedge in predicate.hedges
         ):

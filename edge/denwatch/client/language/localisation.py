@@ -15,7 +15,7 @@ from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import Any
 
-from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary
+from denwatch.client.vocabulary import Attribute, Vocabulary
 from denwatch.client.vocabulary.values import UnitError, find_unit
 
 DEFAULT = "en"
@@ -255,7 +255,7 @@ class Lexicon:
 
     def _find_term(self, attribute: Attribute, wanted: Iterable[str]) -> str:
         """Return the first of some terms that an attribute has, "" for none."""
-        known = attribute.symbols if attribute.kind is ValueKind.TEXT else (*attribute.terms,)
+        known = (*attribute.symbols, *attribute.terms)
         for each in wanted:
             term = each
             if term.startswith("@"):

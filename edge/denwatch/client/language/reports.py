@@ -285,15 +285,16 @@ def _read_words(pair: _Pair, attribute: Attribute, vocabulary: Vocabulary) -> Po
     if side is not None:
         value = _read_points(replace(pair, value=side[2]), attribute, vocabulary)
         is_below = side[1].casefold() in _BELOW
-        last = len(attribute.symbols) - 1 if attribute.symbols else attribute.last
+        last = attribute.symbol_codes[-1] if attribute.symbols else attribute.last
         return (0, 0, value[2], value[3]) if is_below else (value[0], value[1], last, last)
     if attribute.kind is ValueKind.TEXT:
         ends = re.split(r"\s+(?:to|or)\s+", pair.text, flags=re.IGNORECASE)
         if len(ends) != 2:
-            return None
+            return _read_graded(pair, attribute, vocabulary) if attribute.is_graded else None
         codes = [_read_points(replace(pair, value=end), attribute, vocabulary)[0] for end in ends]
         first, last = sorted(codes)
-        if " or " in pair.text.casefold() and last - first != 1:
+        skipped = [code for code in attribute.symbol_codes if first < code < last]
+        if " or " in pair.text.casefold() and (skipped or first == last):
             raise LanguageError.at_span("these are not neighbours", pair.span, "report one of them")
         return first, first, last, last
     if attribute.kind is not ValueKind.NUMBER:
@@ -309,6 +310,18 @@ def _read_words(pair: _Pair, attribute: Attribute, vocabulary: Vocabulary) -> Po
             raise LanguageError.at_span(f"{between[1]} is above {between[3]}", pair.span)
         return attribute.to_code(low), attribute.to_code(low), *(attribute.to_code(high),) * 2
     return None if _NUMBER.fullmatch(pair.text) else _read_term(pair, attribute, vocabulary)
+
+
+def _read_graded(pair: _Pair, attribute: Attribute, vocabulary: Vocabulary) -> Points | None:
+    """Return the points of "about" a symbol, or of a term; None: it is a symbol."""
+    if vocabulary.find_symbol(attribute, pair.text) is not None:
+        return None
+    about = re.fullmatch(r"about\s+(.+)", pair.text, re.IGNORECASE)
+    if about is None:
+        return _read_term(pair, attribute, vocabulary)
+    code = _read_points(replace(pair, value=about[1]), attribute, vocabulary)[0]
+    value, width = attribute.to_value(code), attribute.about
+    return attribute.to_code(value - width), code, code, attribute.to_code(value + width)
 
 
 def _measure(pair: _Pair, attribute: Attribute, number: str, unit: str) -> float:

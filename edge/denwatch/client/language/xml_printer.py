@@ -24,6 +24,7 @@ from denwatch.client.vocabulary import (
     VocabularyTerm,
     format_moment,
 )
+from denwatch.client.vocabulary.values import write_place
 
 _Attributes = dict[str, str]
 _KIND = re.compile(r"[\w-]+")
@@ -117,7 +118,7 @@ class _XmlPrinter:
             term = vocabulary.find_term(attribute, p.constraint.name)
             if term is not None and lexicon.fold(named) not in map(lexicon.fold, terms):
                 terms[named] = term  # a synonym is defined under its own name too
-        names = terms or attribute.symbols
+        names = [*attribute.symbols, *terms]
         if names:
             yield f"<Fuzzy-Terms>{escape(', '.join(names))}</Fuzzy-Terms>"
         if attribute.kind is not ValueKind.TEXT:
@@ -140,8 +141,14 @@ def _write_set(attribute: Attribute, term: VocabularyTerm) -> str:
             kind, tuple(syntax.Quantity(point, attribute.unit) for point in points)
         )
     places = 1 if kind in ("bell", "gaussian") else len(points)  # the others are widths
-    moments = [syntax.Moment(format_moment(point, attribute.kind)) for point in points[:places]]
-    return _write_fuzzifier(kind, (*moments, *map(syntax.Quantity, points[places:])))
+    values = [_write_point(attribute, point) for point in points[:places]]
+    return _write_fuzzifier(kind, (*values, *map(syntax.Quantity, points[places:])))
+
+
+def _write_point(attribute: Attribute, point: float) -> syntax.Value:
+    if attribute.kind is ValueKind.TEXT:
+        return write_place(point, attribute)
+    return syntax.Moment(format_moment(point, attribute.kind))
 
 
 def _is_writable(attribute: Attribute, term: VocabularyTerm) -> bool:

@@ -3,7 +3,8 @@
 A term is an ideal `Membership` function in real numbers. An `Attribute` places it among its codes
 (0..255, or 0..65535 for `wide` attributes) and fits it to the wire's triple. Only this file knows
 how a value becomes a code and back: a number lies between the ends of its domain, a text is the
-index of its symbol, dates and times are numbers of days or seconds.
+index of its symbol, dates and times are numbers of days or seconds. The symbols of a graded text
+(ordered, with terms) are spread over the codes, so that a set has room for degrees between them.
 
 A set is fitted once for each vocabulary object, when a sentence first needs it, and kept in
 `Attribute.fits`. Fitting a whole vocabulary while it is loaded would cost `denwatch compile` all of
@@ -225,14 +226,31 @@ class Attribute:
         return 65535 if self.wide else 255
 
     @cached_property
+    def is_graded(self) -> bool:
+        """Whether it is a text with terms: its values are the places of its symbols, 0, 1, 2."""
+        return self.kind is ValueKind.TEXT and bool(self.terms)
+
+    @cached_property
     def step(self) -> float:
         """The difference between two codes that follow each other."""
-        return 1.0 if self.kind is ValueKind.TEXT else (self.high - self.low) / self.last
+        is_dense = self.kind is ValueKind.TEXT and not self.is_graded
+        return 1.0 if is_dense else (self.high - self.low) / self.last
+
+    @cached_property
+    def symbol_codes(self) -> tuple[int, ...]:
+        """The codes of a text's symbols, rising: 0, 1, 2; of a graded text from 0 to the last."""
+        return tuple(self.to_code(float(place)) for place in range(len(self.symbols)))
 
     @cached_property
     def codes_by_word(self) -> dict[str, int]:
         """The codes of a text's symbols, by the symbols as names are compared."""
-        return {fold_name(symbol): code for code, symbol in enumerate(self.symbols)}
+        words = map(fold_name, self.symbols)
+        return dict(zip(words, self.symbol_codes, strict=True))
+
+    def name_code(self, code: int) -> str | None:
+        """Return the symbol of a code, the nearest one of a graded text; None if there is none."""
+        place = math.floor(self.to_value(code) + 0.5)
+        return self.symbols[place] if place < len(self.symbols) else None
 
     @cached_property
     def _ideals(self) -> dict[Membership, fitting.IdealSet]:

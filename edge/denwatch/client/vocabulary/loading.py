@@ -103,6 +103,7 @@ def _build_event(name: str, table: Mapping[str, Any], registry: PluginRegistry) 
     return EventType(name, number, attributes, _take(table, where, "description", str, ""))
 
 
+_GRADED_ABOUT = 2.0  # symbols from full to nothing: the neighbours of "about" one are half as good
 _ATTRIBUTE_KEYS = (
     *("bit", "kind", "domain", "unit", "resolution", "symbols", "ordered", "about", "period"),
     *("terms", "description"),
@@ -127,6 +128,8 @@ def _build_attribute(
     kind = ValueKind(text)
     symbols = tuple(_take(table, where, "symbols", list, []))
     low, high = _take_domain(table, where, kind, symbols, resolution)
+    terms = _take(table, where, "terms", dict, {})
+    about = _GRADED_ABOUT if kind is ValueKind.TEXT else (high - low) / 20
     attribute = Attribute(
         name=name,
         event=event,
@@ -138,18 +141,26 @@ def _build_attribute(
         wide=resolution == 16,
         symbols=symbols,
         ordered=_take(table, where, "ordered", bool, False),
-        about=_take_point(table.get("about", (high - low) / 20), where, ValueKind.NUMBER),
+        about=_take_point(table.get("about", about), where, ValueKind.NUMBER),
         period=_take_point(table["period"], where, ValueKind.NUMBER) if "period" in table else None,
         description=_take(table, where, "description", str, ""),
     )
-    if attribute.about <= 0 and kind is not ValueKind.TEXT:
+    if attribute.about <= 0:
         raise LanguageError(f"{where}: about must be above 0")
     if attribute.period is not None and not attribute.period >= high - low:
         raise LanguageError(f"{where}: the period is shorter than the domain")
-    terms = _take(table, where, "terms", dict, {})
     if terms and kind is ValueKind.TEXT:
-        raise LanguageError(f"{where}: a text has symbols, not terms")
+        _check_graded(attribute, terms, where)
     return replace(attribute, terms=_build_terms(attribute, terms, where, registry))
+
+
+def _check_graded(attribute: Attribute, terms: Mapping[str, Any], where: str) -> None:
+    """Raise LanguageError for a text that cannot have terms, and for names that mean two things."""
+    if not attribute.ordered or len(attribute.symbols) < 2:
+        raise LanguageError(f"{where}: terms need two or more symbols with ordered = true")
+    for name in terms:
+        if fold_name(name) in map(fold_name, attribute.symbols):
+            raise LanguageError(f"{where}.terms.{name}: a symbol is called so")
 
 
 def _take_domain(
@@ -191,6 +202,16 @@ def _take_point(value: object, where: str, kind: ValueKind) -> float:
         return parse_moment(str(value), kind)
     except LanguageError as error:
         raise LanguageError(f"{where}: {error.message}") from None
+
+
+def _take_place(value: object, where: str, attribute: Attribute) -> float:
+    """Return the place of a symbol, 0 for the first; or a number, for what lies between them."""
+    if not isinstance(value, str):
+        return _take_point(value, where, ValueKind.NUMBER)
+    words = [fold_name(symbol) for symbol in attribute.symbols]
+    if fold_name(value) not in words:
+        raise LanguageError.of_unknown(f"{where}: unknown symbol", value, attribute.symbols)
+    return float(words.index(fold_name(value)))
 
 
 def _take_unit(table: Mapping[str, Any], where: str, kind: ValueKind) -> str | None:
@@ -254,7 +275,10 @@ def _build_term(
         raise LanguageError.of_unknown("unknown membership function", kind, known)
     if not isinstance(points, list):
         raise LanguageError(f"{kind} takes a list of points")
-    numbers = tuple(_take_point(point, kind, attribute.kind) for point in points)
+    if attribute.kind is ValueKind.TEXT:
+        numbers = tuple(_take_place(point, kind, attribute) for point in points)
+    else:
+        numbers = tuple(_take_point(point, kind, attribute.kind) for point in points)
     membership = Membership(kind, numbers, function=registry.shapes.get(kind))
     attribute.check_overlap(membership)
     return VocabularyTerm(name, membership)

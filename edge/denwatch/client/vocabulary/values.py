@@ -193,15 +193,21 @@ def _read(value: Value, attribute: Attribute) -> float:
 
 def read_width(value: Quantity, attribute: Attribute) -> float:
     """Return a difference in the attribute's unit; of dates in days, of times in seconds."""
-    if attribute.kind is ValueKind.TEXT:
+    if attribute.kind is ValueKind.TEXT and not attribute.is_graded:
         raise LanguageError.at_node(f"{attribute.name} is a text and has no width", value)
     if not math.isfinite(value.value) or value.value <= 0:
         raise LanguageError.at_node("a width must be above 0", value)
     if value.unit is None:
         return value.value
-    if attribute.kind is ValueKind.NUMBER:
+    if attribute.kind in (ValueKind.NUMBER, ValueKind.TEXT):
         return _convert(value, attribute, width=True)
     return read_duration(value) / (86400.0 if attribute.kind is ValueKind.DATE else 1.0)
+
+
+def write_place(place: float, attribute: Attribute) -> Value:
+    """Return a place among the symbols of a graded text: a symbol, or a number between them."""
+    is_symbol = place in range(len(attribute.symbols))
+    return Text(attribute.symbols[int(place)]) if is_symbol else Quantity(place)
 
 
 def read_duration(value: Quantity) -> float:

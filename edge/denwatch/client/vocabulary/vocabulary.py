@@ -22,7 +22,6 @@ from denwatch.client.syntax import Name
 from denwatch.client.vocabulary.attributes import (
     Attribute,
     EventType,
-    ValueKind,
     VocabularyTerm,
     fold_name,
 )
@@ -247,7 +246,7 @@ class Vocabulary:
         if code is not None:
             return code
         symbol = self._find_synonym(attribute, text)
-        return attribute.symbols.index(symbol) if symbol in attribute.symbols else None
+        return attribute.codes_by_word.get(fold_name(symbol))
 
     def _find_synonym(self, attribute: Attribute, text: str) -> str:
         """Return the attribute's term or symbol that a synonym stands for, "" for none."""
@@ -256,8 +255,11 @@ class Vocabulary:
 
     def list_choices(self, attribute: Attribute) -> list[str]:
         """Return what may follow "is" for an attribute: terms or symbols, and their synonyms."""
-        own = attribute.symbols if attribute.kind is ValueKind.TEXT else tuple(attribute.terms)
-        return [*own, *self.thesaurus.list_words(f"{attribute.path}.", 2)]
+        return [
+            *attribute.symbols,
+            *attribute.terms,
+            *self.thesaurus.list_words(f"{attribute.path}.", 2),
+        ]
 
 
 # A vocabulary as text to read: for the command line, and for people who look for a word.
@@ -311,10 +313,16 @@ def describe_term(attribute: Attribute, term: VocabularyTerm) -> str:
     if term.base is not None:
         meaning = f"{' '.join(term.hedges)} {term.base}"
     else:
-        points = " ".join(f"{point:g}" for point in term.membership.points)
+        points = " ".join(_write_point(point, attribute) for point in term.membership.points)
         meaning = f"{term.membership.kind} {points}"
     error = attribute.fit_term(term).error
     return f"{term.name}: {meaning} (at most {error:.1%} off)"
+
+
+def _write_point(point: float, attribute: Attribute) -> str:
+    """Return a point of a term: a number, or the symbol of a graded text that stands there."""
+    is_symbol = attribute.is_graded and point in range(len(attribute.symbols))
+    return attribute.symbols[int(point)] if is_symbol else f"{point:g}"
 
 
 def browse(vocabulary: Vocabulary, word: str) -> str:

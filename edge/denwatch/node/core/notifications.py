@@ -121,7 +121,7 @@ def _shape(attribute: Attribute | None) -> tuple[object, ...] | None:
     if attribute is None:
         return None
     a = attribute
-    return (a.kind, a.low, a.high, a.unit, a.wide, a.symbols)
+    return (a.kind, a.low, a.high, a.unit, a.wide, a.symbols, a.symbol_codes)
 
 
 def list_sensed(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
@@ -376,8 +376,10 @@ def describe_reading(attribute: Attribute | None, reading: Reading) -> bytes:
     if attribute is None or attribute.wide != reading.wide:
         return _encode({"code": b} if a == d else {"codes": [a, b, c, d]})
     if attribute.kind is ValueKind.TEXT:
-        symbols = attribute.symbols
-        names = [symbols[x] if x < len(symbols) else str(x) for x in sorted({a, b, c, d})]
+        if attribute.is_graded:
+            names = [name for name, _ in list_symbols(attribute, reading.points)]
+        else:
+            names = [str(name_value(attribute, code)) for code in sorted({a, b, c, d})]
         return _encode({"value": names[0]} if a == d else {"value": None, "among": names})
     kind, low, step = attribute.kind, attribute.low, attribute.step
     if a == d:
@@ -554,14 +556,26 @@ def describe_content_values(notification: Notification) -> dict[str, object]:
             values[attribute.name] = name_value(attribute, a)
         else:
             codes = [(code, trapezoid(code, reading.points)) for code in range(a, d + 1)]
-            values[attribute.name] = PossibleValues(
-                tuple((name_value(attribute, code), degree) for code, degree in codes if degree)
-            )
+            named = [(name_value(attribute, code), degree) for code, degree in codes if degree]
+            if attribute.is_graded:
+                named = [*list_symbols(attribute, reading.points)]
+            values[attribute.name] = PossibleValues(tuple(named))
     return {**values, "event": name_event(notification), "device": notification.device}
+
+
+def list_symbols(attribute: Attribute, points: tuple[int, int, int, int]) -> list[tuple[str, int]]:
+    """Return the symbols of a graded text that a reading may be, and how possible each is.
+
+    If it lies between two, the nearest to its middle.
+    """
+    pairs = zip(attribute.symbols, attribute.symbol_codes, strict=True)
+    found = [(name, trapezoid(code, points)) for name, code in pairs]
+    nearest = attribute.name_code((points[1] + points[2]) // 2) or ""
+    return [pair for pair in found if pair[1]] or [(nearest, 255)]
 
 
 def name_value(attribute: Attribute, code: int) -> float | str:
     """Return the value of a code, as a notification shows it."""
     if attribute.kind is ValueKind.TEXT:
-        return attribute.symbols[code] if code < len(attribute.symbols) else str(code)
+        return attribute.name_code(code) or str(code)
     return _write_number(attribute.kind, attribute.low, attribute.step, code)

@@ -150,6 +150,12 @@ def approach(gap: int, run: int, code: int, hedge: int, wide: int) -> int:
         return min((510 * -gap // run + 1) >> 1, 255) if run and gap < 0 else 0
     if not (hedge or wide):
         return approach_plainly(gap, run, code)
+    return approach_finely(gap, run, code, hedge, wide)
+
+
+@compiled
+def approach_finely(gap: int, run: int, code: int, hedge: int, wide: int) -> int:
+    """Return the same under a hedge or of 16 bits, by halving: the highest t of both cuts."""
     unit = 16 if wide else 256
     t = 0
     top = 255
@@ -165,19 +171,15 @@ def approach(gap: int, run: int, code: int, hedge: int, wide: int) -> int:
 
 @compiled
 def approach_plainly(gap: int, run: int, code: int) -> int:
-    """Return the same without hedge, of 8 bits: where two lines cross, then down to it exactly.
+    """Return the same without hedge, of 8 bits: where two lines cross, and one step of correction.
 
-    The crossing is never below the degree. A cut ends at (n - 1) // slope, and x is not beyond it
-    if x * slope < n: one division in all.
+    Both cuts end at the crossing but for rounding, which costs less than one degree. A cut ends at
+    (n - 1) // slope, and x is not beyond it if x * slope < n: one division in all, and no branch.
     """
     slope = SLOPE[code]
-    t = 255 - int64((gap + run) * slope * 255.0 / (65280 + run * slope))
-    while t > 0:
-        near = 256 * gap + ((2 * t - 1) * 256 * run + 509) // 510
-        if near * slope < 16744448 - 65536 * t:
-            return t
-        t -= 1
-    return 0
+    t = int64(255.5 - (gap + run) * slope * 255.0 / (65280 + run * slope))
+    near = 256 * gap + ((2 * t - 1) * 256 * run + 509) // 510
+    return max(t - int64(near * slope >= 16744448 - 65536 * t), 0)
 
 
 @compiled
@@ -193,6 +195,12 @@ def leave(room: int, run: int, code: int, hedge: int, wide: int) -> int:
         return min((510 * (room - 1) // run + 1) >> 1, 255) if run else 255
     if not (hedge or wide):
         return leave_plainly(room, run, code)
+    return leave_finely(room, run, code, hedge, wide)
+
+
+@compiled
+def leave_finely(room: int, run: int, code: int, hedge: int, wide: int) -> int:
+    """Return the same under a hedge or of 16 bits, by halving."""
     unit = 16 if wide else 256
     t = 0
     top = 255
@@ -208,15 +216,41 @@ def leave(room: int, run: int, code: int, hedge: int, wide: int) -> int:
 
 @compiled
 def leave_plainly(room: int, run: int, code: int) -> int:
-    """Return the same without hedge, of 8 bits, as `approach_plainly` does."""
+    """Return the same without hedge, of 8 bits, as `approach_plainly` does.
+
+    A crossing at a whole degree counts, so what floats lose is added: fractions are no finer than
+    1/8,000,000.
+    """
     slope = SLOPE[code]
-    t = min(int64(room * slope * 255.0 / (65280 + run * slope)) + 1, 255)
-    while t > 0:
-        left = 256 * room - ((2 * t - 1) * 256 * run + 509) // 510
-        if left * slope >= 65536 * t - 32768:
-            return t
-        t -= 1
-    return 0
+    t = int64(room * slope * 255.0 / (65280 + run * slope) + 0.500000001)
+    left = 256 * room - ((2 * t - 1) * 256 * run + 509) // 510
+    return min(t - int64(left * slope < 65536 * t - 32768), 255)
+
+
+@compiled
+def leave_either(low: int, high: int, left: int, right: int, a: int, b: int, c: int, d: int) -> int:
+    """Return to which degree a reading lies outside a set without hedge, of 8 bits, on either side.
+
+    The side where the lines cross higher decides, which two products tell. Rounding may take one
+    degree from it, and only then the other side can have more: mostly one division in all.
+    """
+    below = low - a
+    above = d - high
+    if below <= 0 and above <= 0:
+        return 0
+    if left == CRISP or right == CRISP:
+        return max(leave(below, b - a, left, 0, 0), leave(above, d - c, right, 0, 0))
+    slope = SLOPE[left]
+    other = SLOPE[right]
+    room, run = below, b - a
+    if below * slope * (65280 + (d - c) * other) < above * other * (65280 + (b - a) * slope):
+        room, run, slope = above, d - c, other
+    t = int64(room * slope * 255.0 / (65280 + run * slope) + 0.500000001)
+    if t > 255:
+        return 255
+    if (256 * room - ((2 * t - 1) * 256 * run + 509) // 510) * slope >= 65536 * t - 32768:
+        return t
+    return max(leave(below, b - a, left, 0, 0), leave(above, d - c, right, 0, 0))
 
 
 @compiled
@@ -413,10 +447,7 @@ def evaluate_doubtful(
             if not tone and beside < threshold:
                 return NO_MATCH
             if tone or sure > 0:
-                if a < low:
-                    outside = leave(low - a, b - a, left, 0, 0)
-                if d > high and outside < 255:
-                    outside = max(outside, leave(d - high, d - c, right, 0, 0))
+                outside = leave_either(low, high, left, right, a, b, c, d)
             possible = outside if tone else beside
             certain = 255 - (beside if tone else outside)
         if possible < threshold:
