@@ -105,6 +105,7 @@ analysis.analyze(session, [Path("logs")], Path("out"), strategies=("direct",), t
 """
 
 
+@pytest.mark.slow
 def test_an_analysis_that_was_killed_goes_on_where_it_was(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
