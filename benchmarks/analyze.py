@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,8 @@ DEMO = Site(nodes=3, notes=620, hours=1.5, subscriptions=9)
 STEPS = (1, 4, 16)
 MEDIUM = Site(nodes=12, notes=375, hours=24, subscriptions=60)  # times STEPS
 MANY_RUNS = Site(nodes=100, notes=300, runs=50, hours=96, subscriptions=20)
-LARGE = Site(nodes=12, notes=140_000, hours=48, subscriptions=60)
+MILLION = Site(nodes=2, notes=40, hours=2, subscriptions=1_000_000, widths=(0, 1))
+LARGE = Site(nodes=12, notes=200_000, runs=24, hours=48, subscriptions=60, carried=2_000)
 KINDS = ("deliver", "note", "contact_end", "transfer")
 DUCKDB = (
     "create view records_{kind} as select * from read_parquet('{folder}/kind={kind}/**/*.parquet')"
@@ -186,15 +188,16 @@ def run_site(site: Site, seed: int) -> dict[str, Any]:
 
 def scale(site: Site, times: int) -> Site:
     """Return a site with so many times the notifications."""
-    return Site(site.nodes, site.notes * times, site.runs, site.hours, site.subscriptions)
+    return replace(site, notes=site.notes * times)
 
 
 SITES = {
     "small": SMALL,
     "demo": DEMO,
     **{f"{times}x": scale(MEDIUM, times) for times in STEPS},
-    "runs": MANY_RUNS,
-    "large": LARGE,
+    "runs": MANY_RUNS,  # 5,000 of them
+    "subscriptions": MILLION,
+    "large": LARGE,  # some ten million records
 }
 
 

@@ -5,6 +5,8 @@ subscriber who stays, and restarts some times. Subscriptions are intervals of on
 what matches is plain: the files say who should have got what. Transfers are logged a few seconds
 later by whom they were sent from, which is what leaves the clocks in doubt. Every third subscriber
 wants the best few only: some of what matches is withheld.
+
+A run is written as soon as time has passed it, so that memory has one run of each node.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, Su
 BEGIN = 1_790_000_000_000
 _ROUND = 600_000  # ms between two meetings of a pair
 _MEETING = 60_000
-_CARRIED = 40  # notifications that a meeting passes on
+_SETTLED = 300_000  # ms after which nothing is logged into a run any more
 _BLOCK = 500  # records
 _VOCABULARY = b"\1" * 8
 Fields = dict[str, Any]
@@ -47,6 +49,8 @@ class Site:
     runs: int = 2  # of each node
     hours: float = 4.0
     subscriptions: int = 12
+    carried: int = 40  # notifications that a meeting passes on, each way
+    widths: tuple[int, int] = (5, 55)  # of subscriptions' intervals, from and to before
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,15 @@ class SiteLogs:
         self._records: defaultdict[tuple[str, int], list[tuple[int, str, Fields]]]
         self._records = defaultdict(list)
         self._names = [f"node{n:03d}" for n in range(site.nodes)]
-        self._had: dict[str, dict[int, Note]] = {name: {} for name in self._names}
-        self._asked: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        self._had: dict[str, set[int]] = {name: set() for name in self._names}
+        self._waiting: dict[tuple[str, str], list[Note]] = {}  # of one for a neighbour, in order
+        self._neighbours: dict[str, set[str]] = {name: set() for name in self._names}
+        for one, other in zip(self._names, self._names[1:] + self._names[:1], strict=True):
+            self._waiting[one, other], self._waiting[other, one] = [], []
+            self._neighbours[one].add(other)
+            self._neighbours[other].add(one)
+        self._fitting: dict[str, list[list[int]]]  # subscriptions of a node, by value
+        self._fitting = {name: [[] for _ in range(256)] for name in self._names}
         self._written: dict[tuple[str, int], int] = {}
 
     def write(self, folder: Path) -> int:
@@ -81,12 +92,16 @@ class SiteLogs:
         self._begin()
         happenings: list[tuple[int, int, Note | tuple[str, str]]]
         happenings = [*self._plan_notes(), *self._plan_meetings()]
+        written, over = 0, 1  # records; the first run that is not
         for time, _, what in sorted(happenings, key=lambda each: each[:2]):
+            while over < self._find_run(time - _SETTLED):
+                written += sum(self._write_run(folder, node, over) for node in self._names)
+                over += 1
             if isinstance(what, Note):
                 self._receive(what.origin, what, time, "")
             else:
                 self._meet(*what, time)
-        return sum(self._write_run(folder, *run) for run in sorted(self._records))
+        return written + sum(self._write_run(folder, *run) for run in sorted(self._records))
 
     def _log(self, node: str, time: int, kind: str, **fields: Any) -> None:
         self._records[node, self._find_run(time)].append((time, kind, fields))
@@ -108,8 +123,9 @@ class SiteLogs:
         for number in range(self.site.subscriptions):
             node = self._names[number % len(self._names)]
             low = self._rng.randrange(200)
-            high = low + self._rng.randrange(5, 55)
-            self._asked[node].append((number + 1, low, high))
+            high = low + self._rng.randrange(*self.site.widths)
+            for value in range(low, high + 1):
+                self._fitting[node][value].append(number + 1)
             vector = SubscriptionVector(1, [Predicate(0, low, high)], threshold=128)
             fields = {
                 "item": number + 1, "origin": node, "run": 1, "sequence": number + 1,
@@ -148,7 +164,9 @@ class SiteLogs:
 
     def _receive(self, node: str, note: Note, time: int, source: str) -> None:
         """Let a node have a notification, and decide about its subscriber."""
-        self._had[node][note.id] = note
+        self._had[node].add(note.id)
+        for other in self._neighbours[node]:
+            self._waiting[node, other].append(note)
         self._log(
             node, time, "note", item=note.id, origin=note.origin, run=note.run,
             sequence=note.sequence, device=f"device-{note.origin}", device_epoch=1,
@@ -156,10 +174,9 @@ class SiteLogs:
             vocabulary=_VOCABULARY, vector=note.vector, source=source, event="made-up",
         )  # fmt: skip
         owner = f"at-{node}"
-        fits = [ask for ask in self._asked[node] if ask[1] <= note.value <= ask[2]]
-        if not fits:
+        ids = self._fitting[node][note.value]
+        if not ids:
             return
-        ids = [ask[0] for ask in fits]
         for id_ in ids:
             self._log(
                 node, time, "match", note=note.id, subscription=id_, owner=owner, possible=255,
@@ -181,13 +198,12 @@ class SiteLogs:
         for here, there in ((one, other), (other, one)):
             self._log(here, time, "contact", peer=there, contact=time)
         for here, there in ((one, other), (other, one)):
-            new = [note for id_, note in self._had[here].items() if id_ not in self._had[there]]
-            for place, note in enumerate(new[-_CARRIED:]):
+            for place, note in enumerate(self._take_newest(here, there)):
                 came = time + 100 + 10 * place
                 size = {"what": "notification", "bytes": 180, "contact": time}
                 self._log(there, came, "transfer", item=note.id, peer=here, is_out=False, **size)
                 self._receive(there, note, came, here)
-                done = came + 500 + 40 * place  # when the sender has the acknowledgement
+                done = came + 500 + 40 * (place % 100)  # when the sender has the acknowledgement
                 self._log(here, done, "transfer", item=note.id, peer=there, is_out=True, **size)
                 moved[here] += 180
         for here, there in ((one, other), (other, one)):
@@ -196,6 +212,16 @@ class SiteLogs:
                 outcome="left", digest_out=300, digest_in=300, known_out=100, known_in=100,
                 items_out=moved[here], items_in=moved[there],
             )  # fmt: skip
+
+    def _take_newest(self, here: str, there: str) -> list[Note]:
+        """Return what a meeting passes on: the newest that the other does not have, in order."""
+        waiting, had = self._waiting[here, there], self._had[there]
+        taken: list[Note] = []
+        while waiting and len(taken) < self.site.carried:
+            note = waiting.pop()
+            if note.id not in had:
+                taken.append(note)
+        return taken[::-1]
 
     def _write_run(self, folder: Path, node: str, run: int) -> int:
         """Write the segment of one run."""

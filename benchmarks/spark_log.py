@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from denwatch.node.log import DiskFiles, Writer, encode_record
-from denwatch.spark.tables import RecordTables
+from denwatch.spark.record_tables import RecordTables
 from pyspark.sql import SparkSession
 
 from benchmarks.common import say

@@ -179,7 +179,8 @@ class Judge:
         ends = (best.time, best.node) if best else (None, None)
         if delivered is None:
             cause = self._explain_missed(pair, meeting, best, limit, key in held_back)
-            return Verdict("missed", cause, None, None, *ends)
+            is_asked = cause in ("top-k", "withdrawn")
+            return Verdict("withheld" if is_asked else "missed", cause, None, None, *ends)
         if delivered[0] - self.read_at[pair.note] <= self._late:
             return Verdict("hit", None, *delivered, *ends)
         return Verdict("late", self._explain_late(pair, best), *delivered, *ends)

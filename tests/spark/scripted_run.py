@@ -332,14 +332,14 @@ TRUTH = (
     Truth(4, "medic8", "late", "away", 220, 220),
     Truth(5, "chief", "hit", None, 0, 0),
     # 125 is a worse match than 130, which still counts.
-    Truth(6, "chief", "missed", "top-k", None, 0),
+    Truth(6, "chief", "withheld", "top-k", None, 0),
     Truth(7, "chief", "hit", None, 0, 0),
     # As good as 150, and fresher; middle meets north at 321.
     Truth(8, "chief", "late", "partition", 61, 61),
     # Middle could have carried it (350, 370); north meets south only after it has expired.
     Truth(9, "medic7", "missed", "replication", None, 30),
     # Middle meets south at 510, ten seconds after medic7 has unsubscribed.
-    Truth(10, "medic7", "missed", "withdrawn", None, None),
+    Truth(10, "medic7", "withheld", "withdrawn", None, None),
     # 11 was read after that: nobody wants it, though middle does not know.
     # Expired at 1130; north meets south, where medic8 is, at 1140.
     Truth(12, "medic8", "missed", "expired", None, None),

@@ -15,8 +15,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from denwatch.spark.analytics.study import Study
 from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.record_tables import RecordTables
 from denwatch.spark.report.analysis import save_tables
-from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 LATE = 60_000

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from denwatch.spark.analytics.contacts import join_spans
 from denwatch.spark.analytics.costs import count_replicas
+from denwatch.spark.analytics.fleet import describe_fleet
 from denwatch.spark.analytics.outcomes import choose_step, judge_outcomes
 from denwatch.spark.analytics.subscriptions import _list_terms
 from denwatch.spark.analytics.timeline import Bound, Logs, Run, solve_clocks
@@ -89,14 +90,14 @@ CASES = (
     Case("late", "replication", delivered=161, best=130),
     Case("late", "away", delivered=190, best=190, awaited="person"),
     Case("late", "partition", delivered=190, best=190, awaited="contact"),
-    Case("missed", "role", reason="role", best=100),
-    Case("missed", "quiet", reason="quiet", best=100),
+    Case("withheld", "role", reason="role", best=100),
+    Case("withheld", "quiet", reason="quiet", best=100),
     Case("missed", "unacknowledged", is_sent=True, best=100),
     Case("missed", "space", is_dropped=True, best=100),
     Case("missed", "replication", best=100),
     Case("missed", "expired", until=150, open_best=170),
     Case("missed", "expired", until=150, withdrawn=160, open_best=170),
-    Case("missed", "withdrawn", until=150, withdrawn=150, open_best=170),
+    Case("withheld", "withdrawn", until=150, withdrawn=150, open_best=170),
     Case("missed", "away", is_present=False),
     Case("missed", "partition"),
     Case("wrong", "early", delivered=160, subscription=(120, 900)),
@@ -168,12 +169,24 @@ def test_each_cause_follows_from_what_the_logs_say(spark: SparkSession) -> None:
     found = {row["notification_id"]: row for row in judge_outcomes(*frames, late=60).collect()}
     told = [(found[n]["outcome"], found[n]["cause"]) for n in range(len(CASES))]
     assert told == [(case.outcome, case.cause) for case in CASES]
-    assert any(row["is_deliberate"] for row in found.values())
-    assert all(
-        row["is_deliberate"] == (row["cause"] in ("role", "quiet", "withdrawn"))
-        for row in found.values()
-    )
     assert len(found) == len(CASES)
+
+
+def test_the_fleet_names_the_device_with_the_lowest_battery(spark: SparkSession) -> None:
+    said = (
+        ("n", "bed", 1, True, '{"battery_mv": 2400}'),
+        ("n", "bed", 2, True, '{"battery_mv": 3300}'),  # a new battery
+        ("n", "cup", 3, True, '{"battery_mv": 2900, "wakes": 7}'),
+        ("n", "cup", 4, False, None),
+        ("n", "door", 5, True, None),  # has none, or does not say
+        ("m", "lamp", 1, True, None),
+    )
+    names = ("node", "device", "number", "is_up", "settings")
+    rows = [dict(zip(names, row, strict=True), epoch=1, time=row[2]) for row in said]
+    table = describe_fleet(make_logs(spark, {"device": rows})).collect()
+    told = {row["node"]: (row["battery_mv"], row["weakest_device"]) for row in table}
+    assert told == {"n": (2900, "cup"), "m": (None, None)}
+    assert [row["silent_devices"] for row in table] == [0, 1]
 
 
 def test_what_is_delivered_twice_is_wrong_once(spark: SparkSession) -> None:

@@ -19,11 +19,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from denwatch.node.log.segments import BLOCK, SYNC
+from denwatch.spark.record_tables import RecordTables
 from denwatch.spark.report.analysis import describe_quarantine
 from denwatch.spark.source import QUARANTINE, build_schema, read_kind
 from denwatch.spark.source.decoding import Wanted, build_problems, convert_schema, read_piece
 from denwatch.spark.source.listing import Piece, list_segments, plan_reading
-from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 from tests.spark.logs import NOW, make_blocks, pack_segment, write_segment

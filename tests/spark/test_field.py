@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from denwatch.spark.analytics.study import Study
 from denwatch.spark.analytics.timeline import Logs
-from denwatch.spark.tables import RecordTables
+from denwatch.spark.record_tables import RecordTables
 from pyspark.sql import SparkSession
 
 from simulator.day import Day, Plan
@@ -75,14 +75,10 @@ def check_headline(judged: Judged) -> None:
     """The figures that the report begins with, from the truth by plain sums."""
     truth, head = judged.truth, judged.headline
     counts = Counter(each.outcome for each in truth.values())
-    assert {name: head[name] for name in ("hit", "late", "missed", "wrong")} == {
-        name: counts[name] for name in ("hit", "late", "missed", "wrong")
-    }
-    expected = [
-        each
-        for each in truth.values()
-        if each.outcome != "wrong" and each.cause not in ("top-k", "withdrawn", "quiet", "role")
-    ]
+    named = ("hit", "late", "missed", "withheld", "wrong")
+    assert {name: head[name] for name in named} == {name: counts[name] for name in named}
+    expected = [each for each in truth.values() if each.outcome in ("hit", "late", "missed")]
+    assert head["expected"] == len(expected) == head["delivered"] + head["missed"]
     delivered = [each for each in expected if each.delivered is not None]
     possible = [each for each in expected if each.best is not None]
     assert head["delivery_ratio"] == pytest.approx(len(delivered) / len(expected), abs=1e-12)
@@ -105,7 +101,8 @@ def test_a_small_day_is_judged_as_it_was(spark: SparkSession, tmp_path: Path) ->
     assert {
         ("hit", None),
         *(("late", cause) for cause in ("away", "partition", "replication")),
-        *(("missed", c) for c in ("partition", "replication", "withdrawn", "top-k", "expired")),
+        *(("missed", cause) for cause in ("partition", "replication", "expired")),
+        *(("withheld", cause) for cause in ("withdrawn", "top-k")),
     } <= causes
     check_day(judged)
     check_headline(judged)

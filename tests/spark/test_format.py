@@ -108,6 +108,16 @@ def test_the_notebook_of_the_page_runs(spark: SparkSession, tmp_path: Path) -> N
     assert describe_column("address") in printed
 
 
+def test_the_tables_of_the_page_are_there(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "spark.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(from denwatch.spark import build_session.*?)```", page, re.S)
+    run_script(tmp_path / "logs")
+    printed = run_python(code, tmp_path)
+    counts = dict(re.findall(r"\|\s*(hit|late|missed|withheld|wrong)\|\s*(\d+)\|", printed))
+    assert counts == {"hit": "4", "late": "5", "missed": "4", "withheld": "2", "wrong": "1"}
+    assert "tables, such as matches: all matches of global matching" in printed
+
+
 def test_every_column_of_every_kind_has_a_comment() -> None:
     for kind in (*KINDS, QUARANTINE, ALL):
         schema = build_readable_schema(kind)

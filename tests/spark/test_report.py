@@ -107,7 +107,8 @@ def test_each_picture_has_its_table_beside_it(done: Done) -> None:
         assert len(pd.read_parquet(done.report.tables / f"{name}.parquet")) == len(table)
     outcomes = pd.read_parquet(done.report.tables / "outcomes.parquet")
     assert outcomes["outcome"].value_counts().to_dict() == {
-        "missed": 6,
+        "missed": 4,
+        "withheld": 2,
         "late": 5,
         "hit": 4,
         "wrong": 1,
@@ -229,7 +230,9 @@ def test_scales_and_ticks() -> None:
 @pytest.mark.parametrize(
     "drawn",
     [
-        draw.draw_delivery(pd.DataFrame(columns=["time", "hit", "late", "missed", "wrong"]), 1_000),
+        draw.draw_delivery(
+            pd.DataFrame(columns=["time", "hit", "late", "missed", "withheld", "wrong"]), 1_000
+        ),
         draw.draw_latency(pd.DataFrame(columns=["share", "latency_ms", "best_ms"])),
         draw.draw_rows([], "none"),
         draw.draw_graph(pd.DataFrame(columns=["first", "second", "up_ms"]), {}),

@@ -83,7 +83,7 @@ import json, sys
 from pathlib import Path
 from denwatch.spark.session import build_session
 from denwatch.spark.source.storage import fetch_logs
-from denwatch.spark.tables import RecordTables
+from denwatch.spark.record_tables import RecordTables
 session = build_session("local[1]", options=json.loads(sys.argv[1]), is_brief=True)
 for _ in sys.stdin:
     folders, copied = fetch_logs(session, ["s3a://logs/site"], Path("here"))

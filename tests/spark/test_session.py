@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import tarfile
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from denwatch.cli.errors import CommandError
-from denwatch.cli.spark import explain_failure, read_conf, require_shared
+from denwatch.cli.spark import explain_failure, read_conf, read_settings, require_shared
 from denwatch.spark.cluster_bundle import (
     ArchiveError,
     check_archive,
@@ -77,6 +78,18 @@ def test_settings_of_spark_are_read_from_the_command_line() -> None:
     for wrong in ("spark.a", "a=b"):
         with pytest.raises(CommandError, match="KEY=VALUE"):
             read_conf([wrong])
+
+
+def test_the_page_and_the_event_log_of_spark_can_be_had(tmp_path: Path) -> None:
+    asked = Namespace(conf=["spark.a=b"], ui=True, events=str(tmp_path / "events"))
+    assert read_settings(asked) == {
+        "spark.a": "b",
+        "spark.ui.enabled": "true",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (tmp_path / "events").as_uri(),
+    }
+    assert (tmp_path / "events").is_dir(), "Spark does not start without it"
+    assert read_settings(Namespace(conf=[], ui=False, events=None)) == {}
 
 
 def test_of_a_failure_the_line_is_told_that_says_something() -> None:

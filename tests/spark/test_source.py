@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.spark.record_tables import RecordTables
 from denwatch.spark.source import (
     ALL,
     QUARANTINE,
@@ -22,7 +23,6 @@ from denwatch.spark.source.datasource import (
     apply_filters,
 )
 from denwatch.spark.source.decoding import Wanted
-from denwatch.spark.tables import RecordTables
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from denwatch.spark.record_tables import RecordTables
 from denwatch.spark.source.storage import StorageError, fetch_logs
-from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 from tests.spark.logs import make_blocks, write_segment

@@ -23,7 +23,7 @@ from denwatch.node.core.subscriptions import SingleClock, SubscriberSettings
 from denwatch.protocol.notification import encode
 from denwatch.spark.analytics.study import Study
 from denwatch.spark.analytics.timeline import Logs
-from denwatch.spark.tables import RecordTables
+from denwatch.spark.record_tables import RecordTables
 from pyspark.sql import SparkSession
 
 from simulator.hosted_node import HostedNode, HostSettings

@@ -16,7 +16,7 @@ from denwatch.spark.analytics.costs import find_copies
 from denwatch.spark.analytics.outcomes import replay_decisions
 from denwatch.spark.analytics.study import Study
 from denwatch.spark.analytics.timeline import Logs
-from denwatch.spark.tables import RecordTables
+from denwatch.spark.record_tables import RecordTables
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -96,7 +96,6 @@ def test_places_and_what_may_still_come_are_right(case: Case) -> None:
     assert (rows[4]["node"], rows[4]["best_node"]) == ("north", "north")
     assert (rows[2]["node"], rows[2]["best_node"]) == ("south", "south")
     assert [number for number, row in rows.items() if row["is_open"]] == [15]
-    assert {n for n, row in rows.items() if row["is_deliberate"]} == {6, 10}
 
 
 def test_contacts_and_stays_are_those_of_the_script(case: Case) -> None:
@@ -148,10 +147,20 @@ def test_copies_and_relays_are_counted(case: Case) -> None:
 def test_the_headline_sums_it_up(case: Case) -> None:
     head = case.study.headline.first()
     assert head is not None
-    told = {name: head[name] for name in ("hit", "late", "missed", "wrong", "delivered")}
-    assert told == {"hit": 4, "late": 5, "missed": 6, "wrong": 1, "delivered": 9}
-    # 15 matches, two of them as somebody asked; of 13, two could not be brought by any contact.
+    counts = {"hit": 4, "late": 5, "missed": 4, "withheld": 2, "wrong": 1, "delivered": 9}
+    assert {name: head[name] for name in counts} == counts
+    # Of 13 that nobody asked to withhold, two could not be brought by any contact.
     assert (head["expected"], head["possible"]) == (13, 11)
+    for table in ("subscribers", "origins", "delivery", "slos", "causes"):
+        rows = [row.asDict() for row in case.study.list_tables()[table][1]().collect()]
+        sums = {name: sum(row.get(name, 0) for row in rows) for name in ("hit", "late", "missed")}
+        if table == "slos":
+            assert sum(row["expected"] for row in rows) == 13
+        elif table == "causes":
+            counted = [row["pairs"] for row in rows if row["outcome"] in sums]
+            assert sum(counted) == 13
+        else:
+            assert sum(sums.values()) == 13, table
     assert head["quality"] == pytest.approx(9 / 11)
     assert (head["p50_ms"], head["best_p50_ms"]) == (61_000, 30_000)
     taken = sum(truth.latency for truth in TRUTH if truth.outcome in ("hit", "late"))  # type: ignore[misc]

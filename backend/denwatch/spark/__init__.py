@@ -4,8 +4,8 @@
 
     session = dens.build_session()                          # local[*], or a master
     notes = dens.read_kind(session, ["logs"], "note")       # records of a kind as a DataFrame
-    study = dens.open_study(session, ["logs"])              # every table, made when it is used
-    study.matches, study.outcomes                           # global matching, and what was missed
+    found = dens.tables(session, ["logs"])                  # every table, made when it is used
+    found["matches"], found["outcomes"]                     # global matching, and what was missed
     dens.analyze(session, [Path("logs")], Path("report"))   # report.html and tables
 
 Names are imported when they are first used: `import denwatch.spark` needs neither Java nor pyspark.
@@ -18,18 +18,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from denwatch.spark.analytics.study import Study, open_study
     from denwatch.spark.matching import find_notes, find_windows, match_globally
-    from denwatch.spark.report import Report, analyze
+    from denwatch.spark.report import Report, Tables, analyze, tables
     from denwatch.spark.session import build_session
     from denwatch.spark.source import QUARANTINE, read_kind, stream_kind
 
-__all__ = ["QUARANTINE", "Report", "Study", "analyze", "build_session", "find_notes"]
-__all__ += ["find_windows", "match_globally", "open_study", "read_kind", "stream_kind"]
+__all__ = ["QUARANTINE", "Report", "Tables", "analyze", "build_session", "find_notes"]
+__all__ += ["find_windows", "match_globally", "read_kind", "stream_kind", "tables"]
 _HOMES = {
-    "analytics.study": ("Study", "open_study"),
     "matching": ("find_notes", "find_windows", "match_globally"),
-    "report": ("Report", "analyze"),
+    "report": ("Report", "Tables", "analyze", "tables"),
     "session": ("build_session",),
     "source": ("QUARANTINE", "read_kind", "stream_kind"),
 }

@@ -24,7 +24,7 @@ def prepare() -> None:
     how to be forked; the algebra library, which does not need any for us, is told to start none.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name in ("pandas", "pyspark.worker", "denwatch.spark.tables"):
+    for name in ("pandas", "pyspark.worker", "denwatch.spark.record_tables"):
         importlib.import_module(name)
     from denwatch.spark import services
     from denwatch.spark.analytics.contacts import ContactGraph, ContactSpan

@@ -311,7 +311,6 @@ def recommend_services(services: DataFrame, requests: DataFrame, windows: DataFr
             *("region", "subscriber", "subscription_id", "words", "wants", "service", "beyond"),
             *("probes", "svd_service", "svd_beyond", "svd_probes", "elsewhere"),
         )
-        .orderBy("region", "subscriber", "subscription_id")
     )
 
 
@@ -338,4 +337,4 @@ def sum_regions(
     means = (f"round(avg({x}), 2) as {x}" for x in ("beyond", "svd_beyond", "probes", "svd_probes"))
     asked = recommended.groupBy("region").agg(*map(F.expr, (*sums, *means)))
     counts = ["services", "requests", "served", "elsewhere", "unserved", "unjudged"]
-    return offered.join(asked, "region", "full").fillna(0, counts).orderBy("region")
+    return offered.join(asked, "region", "full").fillna(0, counts)

@@ -28,14 +28,11 @@ from denwatch.cli.common import (
 )
 from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 from denwatch.cli.subscribe import add_login, read_password
-from denwatch.node.log.kinds import KINDS
 
 if TYPE_CHECKING:
-    from denwatch.spark.analytics.timeline import Logs
+    from denwatch.spark.report import Tables
     from denwatch.spark.stream.operator_link import OperatorLink
     from pyspark.sql import DataFrame, SparkSession
-
-    Views = dict[str, tuple[str, Callable[[], DataFrame]]]  # what each contains; how to build it
 
 
 def add_logs(parser: argparse.ArgumentParser, words: str) -> None:
@@ -64,6 +61,19 @@ def add_master(parser: argparse.ArgumentParser) -> None:
         parser, "--archive FILE", "a Python environment for executors, made with venv-pack (theirs)"
     )
     add_option(parser, "--conf KEY=VALUE ...", "a Spark setting; may be repeated")
+    add_option(parser, "--ui", "show Spark's own page while it works (http://localhost:4040)")
+    add_option(parser, "--events DIR", "keep Spark's event log, for its history server")
+
+
+def read_settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the Spark settings of the options for the cluster."""
+    settings = read_conf(arguments.conf)
+    if arguments.ui:
+        settings.setdefault("spark.ui.enabled", "true")
+    if arguments.events:
+        folder = make_folder(Path(arguments.events)).resolve()
+        settings |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": folder.as_uri()}
+    return settings
 
 
 def read_conf(pairs: Iterable[str]) -> dict[str, str]:
@@ -93,7 +103,7 @@ def open_session(
     arguments: argparse.Namespace, command: str, folders: list[Path] | None = None
 ) -> Iterator[SparkSession]:
     """Yield a Spark session that ends with the command; `folders` are all that it reads."""
-    options = read_conf(arguments.conf)
+    options = read_settings(arguments)
     with need_extra("spark"):
         import pyspark  # noqa: F401 — missing without the extra
         from denwatch.spark.cluster_bundle import ArchiveError
@@ -163,11 +173,11 @@ def require_shared(session: SparkSession, folders: Iterable[Path]) -> None:
 
 _ANALYZE_DESCRIPTION = """
 Reads the logs of all nodes, matches every notification against every subscription, and reports for
-each subscriber what was delivered, late, missed or wrong, with the cause; how close replication
-came to the best that the contacts allowed; and which strategy would do better. Writes to DIR:
-report.html, which opens offline, the tables behind its pictures (tables/) and the logs' records as
-Parquet (records/), to which the next run only adds. LOGS may also be URIs of any storage that
-Hadoop knows (hdfs, webhdfs, s3a, abfs …): new segments are copied to DIR/logs first."""
+each subscriber what was delivered, late, missed, withheld or wrong, with the cause; how close
+replication came to the best that the contacts allowed; and which strategy would do better. Writes
+to DIR: report.html, which opens offline, the tables behind its pictures (tables/) and the logs'
+records as Parquet (records/), to which the next run only adds. LOGS may also be URIs of any
+storage that Hadoop knows (hdfs, s3a, abfs …): new segments are copied to DIR/logs first."""
 _ANALYZE_EXAMPLES = """
 denwatch analyze north/data/log middle/data/log --out report
 denwatch analyze logs --out report --late 300
@@ -211,8 +221,8 @@ def run_analyze(argv: list[str]) -> int:
     head = report.headline
     print(
         f"{int(head['expected'])} expected, {int(head['possible'])} reachable, "
-        f"{int(head['delivered'])} delivered, {int(head['missed'])} missed, "
-        f"{int(head['wrong'])} wrong"
+        f"{int(head['delivered'])} delivered, {int(head['missed'])} missed; "
+        f"{int(head['withheld'])} withheld, {int(head['wrong'])} wrong"
     )
     if report.quarantined:
         print(f"{report.quarantine}; all in {report.tables / 'quarantine.csv'}")
@@ -344,15 +354,14 @@ def _make_operator(arguments: argparse.Namespace) -> OperatorLink | None:
 
 # `denwatch sql` ------------------------------------------------------------------------------
 
-RECORDS = "log_"  # + kind: the records as they were written
 _QUERY = re.compile(r"\s*(select|with|values|from|describe|desc|explain|show)\b", re.IGNORECASE)
 _SQL_DESCRIPTION = """
 Views are the tables of `denwatch analyze` (outcomes, causes, links, strategies …), log_KIND for the
 records of each kind in one timeline (log_note, log_contact_end …), and quarantine. Ids are
-hexadecimal in the tables; times are milliseconds: timestamp_millis(at) shows them. Of a report, the
-folder that `analyze --out` wrote, the tables are there already; of logs, the views that a query
-names are computed. Without a query the views are listed, and in a terminal queries can be typed,
-each up to a semicolon."""
+hexadecimal; times are milliseconds: timestamp_millis(at) shows them. Of a report, the folder that
+`analyze --out` wrote, the tables are there already; of logs, the views that a query names are
+computed. Without a query the views are listed, and in a terminal queries can be typed, each up to a
+semicolon."""
 _SQL_EXAMPLES = """
 denwatch sql report
 denwatch sql report "select cause, pairs from causes where outcome = 'missed'"
@@ -392,7 +401,9 @@ def run_sql(argv: list[str]) -> int:
     folders = find_folders(logs)
     with open_session(arguments, "sql", folders) as session:
         require_shared(session, folders)
-        views = build_views(session, folders)
+        from denwatch.spark.report import tables
+
+        views = tables(session, folders)
 
         def answer(text: str) -> None:
             frame, rows = ask(session, views, text, arguments.limit)
@@ -401,7 +412,7 @@ def run_sql(argv: list[str]) -> int:
         if query is not None:
             answer(query)
             return 0
-        print(*format_table([(name, words) for name, (words, _) in views.items()]), sep="\n")
+        print(*format_table([*views.describe().items()]), sep="\n")
         if sys.stdin.isatty():
             prompt(answer)
     return 0
@@ -436,34 +447,6 @@ def prompt(answer: Callable[[str], None]) -> None:
             print(error, file=sys.stderr)
 
 
-def build_views(session: SparkSession, folders: list[Path]) -> Views:
-    """Return all views: what each contains, and how to build it."""
-    from denwatch.spark.analytics.study import open_study
-    from denwatch.spark.report.analysis import is_report, list_report_tables, name_ids
-    from denwatch.spark.source import QUARANTINE, read_kind
-
-    if len(folders) == 1 and is_report(folders[0]):
-        views, logs = list_report_tables(session, folders[0])
-        return views | list_records(logs)
-    study = open_study(session, folders)
-
-    def name(make: Callable[[], DataFrame]) -> Callable[[], DataFrame]:
-        return lambda: name_ids(make())
-
-    views = {key: (words, name(make)) for key, (words, make) in study.list_tables().items()}
-    views |= list_records(study.logs)
-    bad = "what could not be read, and why"
-    views[QUARANTINE] = (bad, lambda: read_kind(session, folders, QUARANTINE))
-    return views
-
-
-def list_records(logs: Logs) -> Views:
-    """Return the views of records, one a kind."""
-    return {
-        RECORDS + kind.name: (kind.meaning, partial(logs.get, kind.name)) for kind in KINDS.values()
-    }
-
-
 def check_query(query: str) -> None:
     """Refuse what changes something."""
     if not _QUERY.match(query):
@@ -471,7 +454,7 @@ def check_query(query: str) -> None:
 
 
 def ask(
-    session: SparkSession, views: Views, query: str, limit: int
+    session: SparkSession, views: Tables, query: str, limit: int
 ) -> tuple[DataFrame, list[dict[str, Any]]]:
     """Return the answer, and its rows; only views that the query names are built."""
     from pyspark.errors import AnalysisException, ParseException
@@ -480,7 +463,7 @@ def ask(
     words = set(re.findall(r"\w+", query.lower()))
     try:
         for name in sorted(views.keys() & words):
-            views[name][1]().createOrReplaceTempView(name)
+            views[name].createOrReplaceTempView(name)
         frame = session.sql(query)
         return frame, [row.asDict(True) for row in frame.limit(limit).collect()]
     except (AnalysisException, ParseException) as error:
@@ -551,9 +534,9 @@ def run_trace(argv: list[str]) -> int:
         require_shared(session, folders)
         from denwatch.spark.analytics import trace
         from denwatch.spark.analytics.timeline import Logs
+        from denwatch.spark.record_tables import RecordTables
         from denwatch.spark.report.analysis import is_report
         from denwatch.spark.source import read_kind
-        from denwatch.spark.tables import RecordTables
 
         if len(folders) == 1 and is_report(folders[0]):
             logs = Logs(partial(RecordTables(folders[0] / "records").read, session))

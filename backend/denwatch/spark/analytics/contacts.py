@@ -273,7 +273,7 @@ def summarise_links(logs: Logs, contacts: DataFrame) -> DataFrame:
     counts = (F.expr(f"count_if(what = '{what}') as {name}") for name, what in kinds.items())
     items = logs.get("transfer").where("not is_out").groupBy(*pair).agg(*counts)
     joined = pairs.join(sent, ["first", "second"], "left").join(items, ["first", "second"], "left")
-    return joined.fillna(0, ["bytes", *kinds]).orderBy("first", "second")
+    return joined.fillna(0, ["bytes", *kinds])
 
 
 # The oracle on Spark --------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from denwatch.spark.analytics.outcomes import measure_latency
-from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.analytics.timeline import Logs, sort_rows
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -40,9 +40,8 @@ def count_replicas(copies: DataFrame, begin: int, end: int, step: int) -> DataFr
     counts = "count(*) as notifications", "sum(copies) as copies", "max(copies) as most"
     sums = each.groupBy("time").agg(*map(F.expr, counts))
     filled = times.join(sums, "time", "left").fillna(0, ["notifications", "copies", "most"])
-    return filled.selectExpr("*", "nvl(try_divide(copies, notifications), 0.0D) as mean").orderBy(
-        "time"
-    )
+    mean = "nvl(try_divide(copies, notifications), 0.0D) as mean"
+    return sort_rows(filled.selectExpr("*", mean), "time")
 
 
 def measure_staleness(logs: Logs) -> DataFrame:
@@ -53,15 +52,11 @@ def measure_staleness(logs: Logs) -> DataFrame:
     """
     first = Window.partitionBy("node", "item").orderBy("time", "number")
     came = logs.get("note").withColumn("place", F.row_number().over(first)).where("place = 1")
-    return (
-        came.withColumn("age", F.col("time") - F.col("at"))
-        .groupBy("node", "origin")
-        .agg(
-            F.count("*").alias("notifications"),
-            *measure_latency("age"),
-            (F.lit(logs.end) - F.max("at")).alias("last_ms"),
-        )
-        .orderBy("node", "origin")
+    ages = came.withColumn("age", F.col("time") - F.col("at")).groupBy("node", "origin")
+    return ages.agg(
+        F.count("*").alias("notifications"),
+        *measure_latency(came.sparkSession, "age"),
+        (F.lit(logs.end) - F.max("at")).alias("last_ms"),
     )
 
 
@@ -136,7 +131,7 @@ def measure_sources(logs: Logs) -> DataFrame:
     least = F.floor(F.try_divide("span", "period")) + 1 - F.col("sent")
     filtered = F.coalesce(F.col("told_sampled") - F.col("told_sent"), F.greatest(F.lit(0), least))
     mean = F.try_divide("bytes_sent", "sent")
-    return (
+    measured = (
         sent.join(told, "device", "full")
         .withColumn("is_counted", F.col("told_sampled").isNotNull())
         .withColumn("filtered", F.coalesce(filtered, F.lit(0)).cast("bigint"))
@@ -149,15 +144,15 @@ def measure_sources(logs: Logs) -> DataFrame:
             *("device", "node", "sent", "bytes_sent", "filtered", "bytes_saved", "dropped"),
             "is_counted",
         )
-        .orderBy("device")
     )
+    return sort_rows(measured, "device")
 
 
 def count_refusals(logs: Logs) -> DataFrame:
     """Return what nodes refused, and why: node, what, why, times, bytes."""
-    return (
+    counted = (
         logs.get("refuse")
         .groupBy("node", "what", "why")
         .agg(F.sum(F.coalesce("times", F.lit(1))).alias("times"), F.sum("bytes").alias("bytes"))
-        .orderBy(F.desc("times"), "node", "what", "why")
     )
+    return sort_rows(counted, F.desc("times"), "node", "what", "why")

@@ -21,8 +21,8 @@ from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import FUZZY
 from denwatch.spark.analytics.contacts import SharedContacts, limit_time
 from denwatch.spark.analytics.costs import find_copies
-from denwatch.spark.analytics.outcomes import choose_step
-from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.analytics.outcomes import EXPECTED, choose_step, measure_share
+from denwatch.spark.analytics.timeline import Logs, sort_rows
 from denwatch.spark.cluster_bundle import make_scratch
 from denwatch.spark.matching import match_globally
 from denwatch.spark.matching.windows import Meanings
@@ -40,7 +40,8 @@ def describe_fleet(logs: Logs) -> DataFrame:
 
     Columns: node, is_log_missing (what was missed there is uncertain), last_heard, runs, records,
     held (notifications at the end), unconfirmed (sent to subscribers, never acknowledged), dropped,
-    refused, devices, silent_devices, clock_ms (ahead of the others), clock_doubt_ms.
+    refused, devices, silent_devices, battery_mv (the lowest of its devices, as each said last) and
+    weakest_device, clock_ms (ahead of the others), clock_doubt_ms.
     """
     session = logs.runs.sparkSession
     named = logs.get("contact").select(F.col("peer").alias("node"))
@@ -54,8 +55,14 @@ def describe_fleet(logs: Logs) -> DataFrame:
     got = logs.get("deliver").select("note", "subscriber", F.lit(True).alias("is_got")).distinct()
     sent = logs.get("send").select("note", "subscriber", "node").distinct()
     waiting = sent.join(got, ["note", "subscriber"], "left").where("is_got is null")
-    latest = F.max_by("is_up", F.struct("epoch", "number")).alias("is_there")
-    devices = logs.get("device").groupBy("node", "device").agg(latest).groupBy("node")
+    said, place = logs.get("device"), F.struct("epoch", "number")
+    battery = F.get_json_object("settings", "$.battery_mv").cast("bigint")
+    is_known = F.col("battery").isNotNull()
+    devices = said.withColumn("battery", battery).groupBy("node", "device")
+    latest = devices.agg(
+        F.max_by("is_up", place).alias("is_there"),
+        F.max_by("battery", F.when(is_known, place)).alias("battery"),
+    )
     clocks = [(*run, *clock) for run, clock in logs.clocks.items()]
     offsets = session.createDataFrame(
         clocks, "node string, epoch bigint, offset bigint, doubt bigint"
@@ -66,8 +73,13 @@ def describe_fleet(logs: Logs) -> DataFrame:
         waiting.groupBy("node").agg(F.count("*").alias("unconfirmed")),
         logs.get("drop").groupBy("node").agg(F.count("*").alias("dropped")),
         logs.get("refuse").groupBy("node").agg(F.expr("sum(nvl(times, 1)) as refused")),
-        devices.agg(
-            F.count("*").alias("devices"), F.count_if(~F.col("is_there")).alias("silent_devices")
+        latest.groupBy("node").agg(
+            F.count("*").alias("devices"),
+            F.count_if(~F.col("is_there")).alias("silent_devices"),
+            F.min("battery").alias("battery_mv"),
+            F.min_by("device", F.when(is_known, F.struct("battery", "device"))).alias(
+                "weakest_device"
+            ),
         ),
         offsets.groupBy("node").agg(
             F.max_by("offset", "epoch").alias("clock_ms"),
@@ -77,15 +89,15 @@ def describe_fleet(logs: Logs) -> DataFrame:
     nodes = named.union(logs.runs.select("node")).distinct()
     joined = reduce(lambda left, right: left.join(right, "node", "left"), facts, nodes)
     counts = ["runs", "records", "held", "unconfirmed", "dropped", "refused", "devices"]
-    return (
+    described = (
         joined.withColumn("is_log_missing", F.col("last_heard").isNull())
         .fillna(0, [*counts, "silent_devices"])
         .select(
             *("node", "is_log_missing", "last_heard", *counts, "silent_devices"),
-            *("clock_ms", "clock_doubt_ms"),
+            *("battery_mv", "weakest_device", "clock_ms", "clock_doubt_ms"),
         )
-        .orderBy("node")
     )
+    return sort_rows(described, "node")
 
 
 # Missing ways ---------------------------------------------------------------------------
@@ -97,11 +109,11 @@ _WAYS = "first string, second string, is_recovered boolean"
 
 
 def find_bottlenecks(pairs: DataFrame, outcomes: DataFrame, shared: SharedContacts) -> DataFrame:
-    """Return ways between nodes: first, second, missed, recovered (by a courier), the best first.
+    """Return ways between nodes: first, second, missed, recovered (by a courier).
 
     `missed` are those with the node that read at one end and the subscriber at the other.
     """
-    lost = outcomes.where("outcome = 'missed' and best is null and not is_deliberate")
+    lost = outcomes.where("outcome = 'missed' and best is null")
     rows = pairs.join(lost, ["notification_id", "subscriber"], "left_semi")
 
     def work(batches: _Frames) -> _Frames:
@@ -135,12 +147,11 @@ def find_bottlenecks(pairs: DataFrame, outcomes: DataFrame, shared: SharedContac
 
     ways = rows.select("subscriber", "origin", "born", "until", "asked").mapInPandas(work, _WAYS)
     counts = "count(*) as missed", "count_if(is_recovered) as recovered"
-    counted = ways.groupBy("first", "second").agg(*map(F.expr, counts))
-    return counted.orderBy(F.desc("recovered"), F.desc("missed"), "first", "second")
+    return ways.groupBy("first", "second").agg(*map(F.expr, counts))
 
 
 def describe_bottleneck(table: pd.DataFrame, missed: int) -> str:
-    """Return the best way in words; "" if none would recover anything."""
+    """Return the first way in words; "" if it would recover nothing."""
     if table.empty or not table["recovered"].iloc[0]:
         return ""
     best = table.iloc[0]
@@ -168,9 +179,9 @@ def measure_levels(
         logs.get("note").groupBy(F.col("item").alias("notification_id")).agg(F.first("event", True))
     )
     named = events.toDF("notification_id", "event")
-    rows = outcomes.where("outcome != 'wrong' and not is_deliberate and at is not null")
+    rows = outcomes.where(f"{EXPECTED} and at is not null")
     order = Window.partitionBy("role", "event").orderBy("period")
-    return (
+    levels = (
         rows.join(roles, "subscriber", "left")
         .join(named, "notification_id", "left")
         .groupBy("role", "event", period.alias("period"))
@@ -178,13 +189,13 @@ def measure_levels(
             F.count("*").alias("expected"),
             F.count("delivered").alias("delivered"),
             F.count_if(F.col("outcome") == "hit").alias("in_time"),
-            F.expr("percentile(latency, 0.95)").alias("p95_ms"),
+            measure_share(outcomes.sparkSession, "latency", "0.95").alias("p95_ms"),
         )
         .withColumn("share", F.try_divide("in_time", "expected"))
         .withColumn("share_before", F.lag("share").over(order))
         .withColumn("change", F.col("share") - F.col("share_before"))
-        .orderBy("role", "event", "period")
     )
+    return sort_rows(levels, "role", "event", "period")
 
 
 # Near misses ----------------------------------------------------------------------------
@@ -219,12 +230,9 @@ def find_near_misses(
         *("subscription_id", "subscriber", "words"),
         *("threshold", "readings", "nearest", "matched"),
     )
-    return (
-        counted.join(asked, "subscription_id")
-        .withColumn("threshold", F.col("lowered.threshold"))
-        .select(*columns)
-        .orderBy(F.desc("readings"), "subscription_id")
-    )
+    named = counted.join(asked, "subscription_id")
+    found = named.withColumn("threshold", F.col("lowered.threshold")).select(*columns)
+    return sort_rows(found, F.desc("readings"), "subscription_id")
 
 
 def _lower_threshold(vector: bytes) -> tuple[int, bytes] | None:
@@ -278,7 +286,6 @@ def measure_traffic(logs: Logs) -> DataFrame:
         .agg(*map(F.expr, facts))
         .join(again, ["sender", "receiver"], "left")
         .fillna(0, ["again"])
-        .orderBy(F.desc("redundant_bytes"), "sender", "receiver")
     )
 
 

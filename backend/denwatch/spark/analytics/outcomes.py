@@ -1,18 +1,20 @@
-"""What should have been delivered against what was: hit, late, missed or wrong, with the cause.
+"""What should have been delivered against what was, with the cause of what was not.
 
-One row a (notification, subscriber) that match by global matching, or that were delivered. Causes:
+One row a (notification, subscriber) that match by global matching, or that were delivered. It is a
+hit, late or missed, which together are what was expected; withheld, as somebody asked; or wrong:
+delivered, and no match. Causes:
 
 | outcome | cause | |
 |---|---|---|
 | late | replication | contacts would have brought it in time |
 | | away | the subscriber was nowhere to be reached in time |
 | | partition | no contacts brought it to the subscriber in time |
-| missed | top-k, role, quiet, muted, had, expired | withheld by the node where the subscriber was |
-| | unacknowledged | handed to the subscriber's session, which never confirmed it |
+| withheld | top-k, role, quiet, muted, had | by the node where the subscriber was |
+| | withdrawn | unsubscribed before any contact could bring it |
+| missed | unacknowledged | handed to the subscriber's session, which never confirmed it |
 | | space | a full node gave it up, and contacts would have brought it |
 | | replication | contacts would have brought it, and nobody carried it |
-| | withdrawn | unsubscribed before any contact could bring it |
-| | expired | over before any contact could bring it |
+| | expired | over before any contact could bring it, or when a node came to deliver it |
 | | away | the subscriber was nowhere while it lived |
 | | partition | no contacts lead to the subscriber |
 | wrong | repeated | delivered once more than once |
@@ -28,14 +30,13 @@ from __future__ import annotations
 
 import pandas as pd
 from denwatch.node.backend_api import DecisionReplay, OfferedMatch
-from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.analytics.timeline import Logs, is_exact, sort_rows
 from denwatch.spark.matching.windows import NOTE_COLUMNS
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 LATE = 60_000  # ms from reading to delivery
-# Withheld on purpose: no fault of the network.
-DELIBERATE = ("top-k", "role", "quiet", "muted", "had", "withdrawn")
+WITHHELD = ("top-k", "role", "quiet", "muted", "had", "withdrawn")
 
 
 def judge_outcomes(
@@ -49,9 +50,8 @@ def judge_outcomes(
     """Return one row for each pair: outcome, cause, when and where, and what was possible.
 
     `pairs` is what `describe_pairs` returns and `oracle` what `find_earliest` does with it.
-    Columns: notification_id, subscriber, origin, at, degree, outcome, cause, is_deliberate, is_open
-    (still worth something when the logs end), delivered, node, latency, best, best_node,
-    best_latency, until.
+    Columns: notification_id, subscriber, origin, at, degree, outcome, cause, is_open (still worth
+    something when the logs end), delivered, node, latency, best, best_node, best_latency, until.
     """
     read = notes.select(
         "notification_id", F.col("at").alias("read_at"), F.col("origin").alias("read_where")
@@ -84,6 +84,7 @@ def judge_outcomes(
         .when(F.col("outcome") == "missed", _explain_missed())
         .when(F.col("outcome") == "wrong", F.col("wrong_cause"))
     )
+    is_withheld = (F.col("outcome") == "missed") & F.col("cause").isin(*WITHHELD)
     is_open = f"outcome = 'missed' and reason is null and nvl(until > {logs.end}, true)"
     judged = (
         facts.withColumn("outcome", outcome)
@@ -93,12 +94,11 @@ def judge_outcomes(
             "left",
         )
         .withColumn("cause", cause)
-        .withColumn("is_deliberate", F.coalesce(F.col("cause").isin(*DELIBERATE), F.lit(False)))
         .withColumn("is_open", F.expr(is_open))
+        .withColumn("outcome", F.when(is_withheld, "withheld").otherwise(F.col("outcome")))
     )
     columns = (
         *("notification_id", "subscriber", "origin", "at", "degree", "outcome", "cause"),
-        "is_deliberate",
         *("is_open", "delivered", "node", "latency", "best", "best_node", "best_latency", "until"),
     )
     return judged.select(*columns).unionByName(_find_repeated(logs, notes), True)
@@ -187,14 +187,15 @@ def _find_repeated(logs: Logs, notes: DataFrame) -> DataFrame:
     ).selectExpr(
         *("notification_id", "subscriber", "origin", "at"),
         *("'wrong' as outcome", "'repeated' as cause"),
-        *("false as is_deliberate", "false as is_open", "one.time as delivered"),
-        *("one.node as node", "one.time - at as latency"),
+        *("false as is_open", "one.time as delivered", "one.node as node"),
+        "one.time - at as latency",
     )
 
 
 # Figures: over time, by cause, by subscriber, by node, and the headline -----------------
 
-OUTCOMES = ("hit", "late", "missed", "wrong")
+OUTCOMES = ("hit", "late", "missed", "withheld", "wrong")
+EXPECTED = "outcome in ('hit', 'late', 'missed')"  # the one denominator of all shares
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
@@ -215,16 +216,15 @@ def count_over_time(outcomes: DataFrame, begin: int, step: int) -> DataFrame:
     """Return, for each step of the time of reading, how many pairs came to which outcome."""
     bin_ = (F.floor((F.col("at") - begin) / step) * step + begin).cast("bigint")
     counted = outcomes.where("at is not null").groupBy(bin_.alias("time"))
-    return counted.agg(*_count_outcomes()).orderBy("time")
+    return sort_rows(counted.agg(*_count_outcomes()), "time")
 
 
 def count_causes(outcomes: DataFrame) -> DataFrame:
     """Return how many pairs have which outcome and cause, the most frequent first."""
-    return (
-        outcomes.groupBy("outcome", "cause", "is_deliberate")
-        .agg(F.count("*").alias("pairs"), F.count_if(F.col("is_open")).alias("still_open"))
-        .orderBy("outcome", F.desc("pairs"), "cause")
+    counted = outcomes.groupBy("outcome", "cause").agg(
+        F.count("*").alias("pairs"), F.count_if(F.col("is_open")).alias("still_open")
     )
+    return sort_rows(counted, "outcome", F.desc("pairs"), "cause")
 
 
 def list_failures(outcomes: DataFrame, most: int) -> DataFrame:
@@ -242,23 +242,33 @@ def list_failures(outcomes: DataFrame, most: int) -> DataFrame:
 
 def count_by(outcomes: DataFrame, column: str) -> DataFrame:
     """Return outcomes and latencies for each value of a column: subscriber, origin or node."""
-    return (
-        outcomes.groupBy(column)
-        .agg(*_count_outcomes(), *measure_latency("latency"))
-        .orderBy(column)
+    counted = outcomes.groupBy(column).agg(
+        *_count_outcomes(), *measure_latency(outcomes.sparkSession, "latency")
     )
+    return sort_rows(counted, column)
 
 
 def _count_outcomes() -> list[Column]:
     return [F.count_if(F.col("outcome") == name).alias(name) for name in OUTCOMES]
 
 
-def measure_latency(column: str, prefix: str = "") -> list[Column]:
-    """Return exact quantiles of a column, in ms."""
+def measure_latency(spark: SparkSession, column: str, prefix: str = "") -> list[Column]:
+    """Return quantiles of a column, in ms."""
     return [
-        F.expr(f"percentile({column}, {share})").alias(f"{prefix}{name}_ms")
+        measure_share(spark, column, str(share)).alias(f"{prefix}{name}_ms")
         for name, share in _QUANTILES.items()
     ]
+
+
+def measure_share(spark: SparkSession, column: str, shares: str) -> Column:
+    """Return the quantile of a column for a share, or for an array of them.
+
+    Of very many rows it is approximate: its rank is wrong by at most a ten thousandth.
+    """
+    if is_exact(spark):
+        return F.expr(f"percentile({column}, {shares})")
+    type_ = "array<double>" if shares.startswith("array") else "double"
+    return F.expr(f"cast(percentile_approx({column}, {shares}, 10000) as {type_})")
 
 
 def spread_latency(outcomes: DataFrame) -> DataFrame:
@@ -269,37 +279,40 @@ def spread_latency(outcomes: DataFrame) -> DataFrame:
     rows = outcomes.where("outcome in ('hit', 'late')")
     shares = ", ".join(f"{n / 100}" for n in range(101))
     quantiles = rows.agg(
-        F.expr(f"percentile(latency, array({shares}))").alias("latency"),
-        F.expr(f"percentile(best_latency, array({shares}))").alias("best"),
+        measure_share(rows.sparkSession, "latency", f"array({shares})").alias("latency"),
+        measure_share(rows.sparkSession, "best_latency", f"array({shares})").alias("best"),
     )
     zipped = quantiles.where("latency is not null").select(
         F.posexplode(F.arrays_zip("latency", "best")).alias("place", "both")
     )
     columns = "place / 100 as share", "both.latency as latency_ms", "both.best as best_ms"
-    return zipped.selectExpr(*columns).orderBy("share")
+    return sort_rows(zipped.selectExpr(*columns), "share")
 
 
 def sum_up(outcomes: DataFrame) -> DataFrame:
     """Return the headline, one row.
 
-    `expected` are the deliveries that no node withheld on purpose; `possible` are
-    those of them that the contacts could have carried. quality = delivered / possible: 1 is as good
+    `expected` are delivered and missed: what nobody asked to withhold; `possible` are those of them
+    that the contacts could have carried. quality = delivered / possible: 1 is as good
     as any replication can be. delay_ratio = the sum of the best latencies / the sum of ours, over
     what was delivered.
     """
     delivered = F.col("outcome").isin("hit", "late")
-    expected = (F.col("outcome") != "wrong") & ~F.col("is_deliberate")
+    expected = F.expr(EXPECTED)
     possible = expected & F.col("best").isNotNull()
     best = F.sum(F.when(delivered, F.col("best_latency")))
     ours = F.sum(F.when(delivered, F.col("latency")))
+    spark = outcomes.sparkSession
     return outcomes.agg(
         *_count_outcomes(),
         F.count_if(F.col("is_open")).alias("still_open"),
         F.count_if(expected).alias("expected"),
         F.count_if(possible).alias("possible"),
         F.count_if(delivered).alias("delivered"),
-        *measure_latency("case when outcome in ('hit', 'late') then latency end"),
-        *measure_latency("case when outcome in ('hit', 'late') then best_latency end", "best_"),
+        *measure_latency(spark, "case when outcome in ('hit', 'late') then latency end"),
+        *measure_latency(
+            spark, "case when outcome in ('hit', 'late') then best_latency end", "best_"
+        ),
         F.try_divide(F.count_if(delivered), F.count_if(expected)).alias("delivery_ratio"),
         F.try_divide(F.count_if(delivered & possible), F.count_if(possible)).alias("quality"),
         F.when(ours > 0, best / ours).otherwise(F.lit(1.0)).alias("delay_ratio"),

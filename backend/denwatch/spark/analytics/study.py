@@ -6,7 +6,7 @@ of. The only file that knows how the analyses depend on each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -23,23 +23,30 @@ from denwatch.spark.analytics import (
 )
 from denwatch.spark.analytics.contacts import SharedContacts
 from denwatch.spark.analytics.outcomes import LATE
-from denwatch.spark.analytics.timeline import Logs, keep_rows
+from denwatch.spark.analytics.timeline import Logs, keep_rows, sort_rows
 from denwatch.spark.analytics.what_if import STRATEGIES
 from denwatch.spark.cluster_bundle import make_scratch
 from denwatch.spark.matching import collect_meanings, find_notes, find_windows, match_globally
 from denwatch.spark.matching.windows import Meanings
-from denwatch.spark.source import read_kind
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 _FAILURES = 500  # rows, for the page
+_MANY_NODES = 100
+BY_PAIR = {  # tables with a row for two nodes, and their order; "-": downwards
+    "links": ("first", "second"),
+    "staleness": ("node", "origin"),
+    "traffic": ("-redundant_bytes", "sender", "receiver"),
+    "bottlenecks": ("-recovered", "-missed", "first", "second"),
+}
 _GROUP_BYTES = 4 << 20  # of a row group, which one task matches: some hundred thousand notes
 
 
-def open_study(spark: SparkSession, folders: Iterable[str | Path]) -> Study:
-    """Return the study of all logs below some folders; nothing is read before a table is used."""
-    listed = [Path(folder) for folder in folders]
-    return Study(Logs(lambda kind: read_kind(spark, listed, kind)))
+def list_order(name: str) -> list[Column]:
+    """Return the order of a table with a row for two nodes."""
+    return [
+        F.desc(column[1:]) if column.startswith("-") else F.asc(column) for column in BY_PAIR[name]
+    ]
 
 
 class Study:
@@ -77,7 +84,9 @@ class Study:
         if self._note_files is None:
             return keep_rows(notes)
         path = str(self._note_files)  # from where tasks read them without Spark's help
-        notes.write.option("parquet.block.size", _GROUP_BYTES).parquet(path)
+        if not (self._note_files / "_SUCCESS").exists():  # of a run that was stopped
+            writer = notes.write.mode("overwrite")
+            writer.option("parquet.block.size", _GROUP_BYTES).parquet(path)
         return notes.sparkSession.read.schema(notes.schema).parquet(path)
 
     @cached_property
@@ -138,6 +147,14 @@ class Study:
 
     # Figures ----------------------------------------------------------------------------------
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether tables with a row for two nodes are too large for a driver."""
+        return self.logs.nodes > _MANY_NODES
+
+    def _sort_pairs(self, name: str, frame: DataFrame) -> DataFrame:
+        return sort_rows(frame, *list_order(name), is_large=self.is_wide)
+
     @cached_property
     def step(self) -> int:
         """The width of a step of time, in ms."""
@@ -156,7 +173,7 @@ class Study:
     @cached_property
     def strategies(self) -> DataFrame:
         """What strategies would have done, all and by blocks of notifications."""
-        counted = self.outcomes.where("outcome != 'wrong' and not is_deliberate")
+        counted = self.outcomes.where(outcomes.EXPECTED)
         expected = self.pairs.join(counted, ["notification_id", "subscriber"], "left_semi")
         replayed = what_if.replay_strategies(expected, self.shared, self._strategies)
         return keep_rows(what_if.compare_strategies(replayed, self.costs))
@@ -211,7 +228,7 @@ class Study:
             "outcomes": ("what became of each match of a subscriber", lambda: self.outcomes),
             "stories": ("what became of each story that is true", lambda: self.stories),
             "failures": (
-                f"the newest {_FAILURES} that were late, missed or wrong",
+                f"the newest {_FAILURES} that were late, missed, withheld or wrong",
                 lambda: outcomes.list_failures(self.outcomes, _FAILURES),
             ),
             "causes": ("outcomes by cause", lambda: outcomes.count_causes(self.outcomes)),
@@ -227,7 +244,9 @@ class Study:
             "fleet": ("the health of nodes", lambda: fleet.describe_fleet(logs)),
             "bottlenecks": (
                 "which missing way between nodes costs most",
-                lambda: fleet.find_bottlenecks(self.pairs, self.outcomes, self.shared),
+                lambda: self._sort_pairs(
+                    "bottlenecks", fleet.find_bottlenecks(self.pairs, self.outcomes, self.shared)
+                ),
             ),
             "slos": (
                 "deliveries in time by role, event and period",
@@ -241,17 +260,26 @@ class Study:
                     self.notes, self.subscriptions, self.matches, self.meanings
                 ),
             ),
-            "traffic": ("transfers that led to a delivery", lambda: fleet.measure_traffic(logs)),
+            "traffic": (
+                "transfers that led to a delivery",
+                lambda: self._sort_pairs("traffic", fleet.measure_traffic(logs)),
+            ),
             "origins": (
                 "outcomes by the node that read",
                 lambda: outcomes.count_by(self.outcomes, "origin"),
             ),
             "links": (
                 "the contact graph",
-                lambda: contacts.summarise_links(self.logs, self.contacts),
+                lambda: self._sort_pairs("links", contacts.summarise_links(logs, self.contacts)),
             ),
-            "contacts": ("contacts of nodes", lambda: self.contacts.orderBy("begin", "first")),
-            "stays": ("subscribers at nodes", lambda: self.stays.orderBy("begin", "subscriber")),
+            "contacts": (
+                "contacts of nodes",
+                lambda: sort_rows(self.contacts, "begin", "first", is_large=True),
+            ),
+            "stays": (
+                "subscribers at nodes",
+                lambda: sort_rows(self.stays, "begin", "subscriber", is_large=True),
+            ),
             "replicas": (
                 "copies over time",
                 lambda: costs.count_replicas(
@@ -260,7 +288,7 @@ class Study:
             ),
             "staleness": (
                 "how old notifications were on arrival, by node",
-                lambda: costs.measure_staleness(self.logs),
+                lambda: self._sort_pairs("staleness", costs.measure_staleness(logs)),
             ),
             "costs": ("bytes and copies a delivery", lambda: self.costs),
             "strategies": (
@@ -286,12 +314,19 @@ class Study:
                 "bytes that the minimal set saves",
                 lambda: subscriptions.sum_minimal(self.covering),
             ),
-            "services": ("the best device for each subscription", lambda: self.services),
+            "services": (
+                "the best device for each subscription",
+                lambda: sort_rows(
+                    self.services, "region", "subscriber", "subscription_id", is_large=True
+                ),
+            ),
             "regions": (
                 "how well regions are served",
-                lambda: services.sum_regions(self.offers, self.services, logs.stopped),
+                lambda: sort_rows(
+                    services.sum_regions(self.offers, self.services, logs.stopped), "region"
+                ),
             ),
-            "runs": ("runs of nodes", lambda: self.logs.runs.orderBy("node", "epoch")),
+            "runs": ("runs of nodes", lambda: sort_rows(self.logs.runs, "node", "epoch")),
             "subscriptions": (
                 "all subscriptions",
                 lambda: self.subscriptions.drop("vector", "vocabulary"),

@@ -23,7 +23,7 @@ from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.vectors import SubscriptionVector
-from denwatch.spark.analytics.timeline import keep_rows
+from denwatch.spark.analytics.timeline import keep_rows, sort_rows
 from denwatch.spark.matching.job import find_event
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -40,7 +40,7 @@ def count_terms(windows: DataFrame, matches: DataFrame) -> DataFrame:
     words = windows.select("subscription_id", "words", "language")
     said = words.mapInPandas(_read_words, TERMS)
     matched = matches.groupBy("subscription_id").agg(F.count("*").alias("matches"))
-    return (
+    counted = (
         said.join(windows.select("subscription_id", "subscriber"), "subscription_id")
         .join(matched, "subscription_id", "left")
         .groupBy("attribute", "term")
@@ -49,8 +49,8 @@ def count_terms(windows: DataFrame, matches: DataFrame) -> DataFrame:
             F.expr("count(distinct subscriber) as subscribers"),
             F.expr("nvl(sum(matches), 0) as matches"),
         )
-        .orderBy(F.desc("subscriptions"), F.desc("matches"), "attribute", "term")
     )
+    return sort_rows(counted, F.desc("subscriptions"), F.desc("matches"), "attribute", "term")
 
 
 def _read_words(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -95,19 +95,22 @@ def _name(constraint: Constraint) -> str:
 #
 # 1. Of subscriptions with the same bytes, the one with the lowest id stays.
 # 2. Those with the same feature mask are compared, in chunks of at most `CHUNK`.
-# 3. The remaining ones of an event are compared, with masks nested.
+# 3. The remaining ones of an event are compared, with masks nested, in chunks of at most `FAR`. Of
+#    more than that a few may stay that another chunk covers: the set is less small, and as right.
 #
 # A subscription that a step drops is covered by those that the step keeps, and these may later be
 # dropped only for others that cover them. So everything dropped is covered by what is active in the
 # end. Chunks are made by the bytes of vectors: the answer does not depend on how rows are spread.
 
 SAME, COVERED, UNREADABLE = "same", "covered", "unreadable"
-CHUNK = 2_000  # subscriptions that are compared at once
+CHUNK, FAR = 2_000, 20_000  # subscriptions that are compared at once: of one mask, of one event
 _PLACED = "subscription_id bigint, vocabulary binary, vector binary, why string"
 _WIDE = (0, 65_535)
 
 
-def find_minimal(windows: DataFrame, at: int, *, chunk: int = CHUNK) -> DataFrame:
+def find_minimal(
+    windows: DataFrame, at: int, *, chunk: int = CHUNK, far_chunk: int = FAR
+) -> DataFrame:
     """Return which of the subscriptions in force at a time (ms) have to be sent to everybody.
 
     Columns: subscription_id, event, bytes, is_active, why (for passive ones: same, the bytes of
@@ -122,13 +125,9 @@ def find_minimal(windows: DataFrame, at: int, *, chunk: int = CHUNK) -> DataFram
     once = unique.where("why = ''").withColumns(
         {"first": F.substring("vector", 1, 1), "features": F.substring("vector", 7, 2)}
     )
-    mask = Window.partitionBy("vocabulary", "first", "features")
-    chunks = F.ceil(F.count("*").over(mask) / chunk)
-    cut = once.withColumn("chunk", F.pmod(F.xxhash64("vector"), chunks))
-    near = cut.groupBy("vocabulary", "first", "features", "chunk").applyInPandas(_place, _PLACED)
-    near = keep_rows(near)
+    near = keep_rows(_place_chunks(once, ["vocabulary", "first", "features"], chunk))
     left = near.where("why = ''").withColumn("first", F.substring("vector", 1, 1))
-    far = left.groupBy("vocabulary", "first").applyInPandas(_place, _PLACED)
+    far = _place_chunks(left, ["vocabulary", "first"], far_chunk)
     placed = (
         unique.where(F.col("why") == SAME).unionByName(near.where("why <> ''")).unionByName(far)
     )
@@ -139,6 +138,13 @@ def find_minimal(windows: DataFrame, at: int, *, chunk: int = CHUNK) -> DataFram
         F.col("why").isin("", UNREADABLE).alias("is_active"),
         "why",
     )
+
+
+def _place_chunks(rows: DataFrame, key: list[str], most: int) -> DataFrame:
+    """Compare the rows of each key, cut into chunks of about so many by the bytes of vectors."""
+    chunks = F.ceil(F.count("*").over(Window.partitionBy(*key)) / most)
+    cut = rows.withColumn("chunk", F.pmod(F.xxhash64("vector"), chunks))
+    return cut.groupBy(*key, "chunk").applyInPandas(_place, _PLACED)
 
 
 def _place(frame: pd.DataFrame) -> pd.DataFrame:
@@ -188,4 +194,4 @@ def sum_minimal(places: DataFrame) -> DataFrame:
         *(f"count_if(why = '{SAME}') as same", f"count_if(why = '{COVERED}') as covered"),
         *("sum(bytes) as bytes", "sum(if(is_active, 0, bytes)) as bytes_saved"),
     )
-    return places.groupBy("event").agg(*map(F.expr, sums)).orderBy("event")
+    return sort_rows(places.groupBy("event").agg(*map(F.expr, sums)), "event")

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 Run = tuple[str, int]  # a node, and which of its runs
 LINK = 30_000  # ms that a frame may have been on its way, if no answer says better: as on nodes
+APPROXIMATE = "spark.denwatch.approximate"  # a setting of the session
 _SAME_NODE = 1 << 50  # ms; how little is known of a restart: anything else is better
 
 
@@ -144,6 +145,14 @@ def is_single(spark: SparkSession) -> bool:
     return spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
+def is_exact(spark: SparkSession) -> bool:
+    """Return whether quantiles are exact; of very many rows they are not (`analysis.tune_queries`).
+
+    An exact one keeps every different value of a group in memory.
+    """
+    return spark.conf.get(APPROXIMATE, "false") != "true"
+
+
 def keep_rows(frame: DataFrame) -> DataFrame:
     """Return a table that is computed when it is first used, and then kept.
 
@@ -155,6 +164,16 @@ def keep_rows(frame: DataFrame) -> DataFrame:
     if is_single(session) and is_local(str(session.sparkContext.master)):
         return frame.localCheckpoint(eager=False)
     return frame.cache()
+
+
+def sort_rows(frame: DataFrame, *columns: str | Column, is_large: bool = False) -> DataFrame:
+    """Return a table in an order; a large one is in order in each of its parts.
+
+    Spark sorts several partitions as a whole by looking at all of them first, in a job of its own.
+    """
+    if is_single(frame.sparkSession):
+        return frame.orderBy(*columns)
+    return (frame if is_large else frame.repartition(1)).sortWithinPartitions(*columns)
 
 
 # Records --------------------------------------------------------------------------------
@@ -218,12 +237,21 @@ class Logs:
         stops = self.get("stop").join(last, ["node", "epoch"], "left_semi")
         return stops.select(F.col("node").alias("region"))
 
-    @cached_property
+    @property
     def span(self) -> tuple[int, int]:
         """The times of the first and the last record of all; 0 if there is none."""
-        both = "coalesce(min(begins), 0)", "coalesce(max(ends), 0)"
-        begin, end = self.runs.agg(*map(F.expr, both)).collect()[0]
-        return int(begin), int(end)
+        return self._extent[:2]
+
+    @cached_property
+    def nodes(self) -> int:
+        """How many nodes wrote these logs."""
+        return self._extent[2]
+
+    @cached_property
+    def _extent(self) -> tuple[int, int, int]:
+        facts = "coalesce(min(begins), 0)", "coalesce(max(ends), 0)", "count(distinct node)"
+        begin, end, nodes = self.runs.agg(*map(F.expr, facts)).collect()[0]
+        return int(begin), int(end), int(nodes)
 
     @property
     def begin(self) -> int:

@@ -23,7 +23,7 @@ from denwatch.node.replication import strategies
 from denwatch.node.replication.strategies import Candidate, Copy, Encounters, Strategy
 from denwatch.spark.analytics.contacts import ContactSpan, SharedContacts, Stay, limit_time
 from denwatch.spark.analytics.outcomes import measure_latency
-from denwatch.spark.analytics.timeline import is_single
+from denwatch.spark.analytics.timeline import is_single, sort_rows
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -398,9 +398,9 @@ def compare_strategies(replayed: DataFrame, costs: DataFrame) -> DataFrame:
         F.count("delivered").alias("delivered"),
         F.count_if(F.col("is_remote")).alias("remote"),
         F.sum("relays").alias("relays"),
-        *measure_latency("latency"),
+        *measure_latency(replayed.sparkSession, "latency"),
     )
-    return (
+    compared = (
         counted.where("strategy is not null")
         .crossJoin(costs.selectExpr(weight))
         .withColumn("ratio", F.try_divide("delivered", "wanted"))
@@ -409,8 +409,8 @@ def compare_strategies(replayed: DataFrame, costs: DataFrame) -> DataFrame:
         .withColumn("bytes_per_delivery", F.col("copies_per_delivery") * F.col("weight"))
         .withColumn("bytes", (F.col("relays") * F.col("weight")).cast("bigint"))
         .drop("weight")
-        .orderBy("strategy", "block")
     )
+    return sort_rows(compared, "strategy", "block")
 
 
 # Advice ---------------------------------------------------------------------------------

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from denwatch.spark.report.analysis import EmptyLogsError, Report, analyze
+from denwatch.spark.report.analysis import EmptyLogsError, Report, Tables, analyze, tables
 
-__all__ = ["EmptyLogsError", "Report", "analyze"]
+__all__ = ["EmptyLogsError", "Report", "Tables", "analyze", "tables"]

@@ -6,10 +6,11 @@ ones; everything else is computed from there. The only file of the report that w
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
@@ -18,20 +19,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from denwatch.node.log.kinds import KINDS
 from denwatch.spark.analytics.outcomes import LATE
-from denwatch.spark.analytics.study import Study
-from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.analytics.study import BY_PAIR, Study, list_order
+from denwatch.spark.analytics.timeline import APPROXIMATE, Logs
 from denwatch.spark.analytics.what_if import STRATEGIES, Evidence, advise, make_strategy
+from denwatch.spark.record_tables import PLAN, RecordTables, replace_file, write_parquet
 from denwatch.spark.report.page import Figures, build_page, write_page
-from denwatch.spark.source import QUARANTINE
-from denwatch.spark.source.decoding import convert_schema
-from denwatch.spark.tables import PLAN, RecordTables, replace_file, write_parquet
-from pyspark.sql import DataFrame, SparkSession
+from denwatch.spark.source import QUARANTINE, read_kind
+from denwatch.spark.source.decoding import convert_schema, list_ids
+from denwatch.spark.source.storage import copy_logs
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import ArrayType, BinaryType, LongType
 
 Tell = Callable[[str], None]
 _SMALL = 300_000  # records
+_MANY = 5_000_000  # records from which on quantiles are approximate
 _PARTITION = 250_000  # records that a task of a larger analysis gets, about
 _BROADCAST = str(10 << 20)  # bytes; as Spark has it
 
@@ -77,18 +81,18 @@ def analyze(
     for (node, _), offset in sorted(wrong.items()):
         tell(f"the clock of {node} was {offset / 1000:+,.1f} s off: corrected")
     used = find_strategy(logs)
-    work = out / ".work"
-    shutil.rmtree(work, ignore_errors=True)  # of a run that was stopped
     compared = strategies
     with suppress(ValueError):  # newer nodes may have strategies that cannot be replayed here
         make_strategy(used)
         compared = tuple(dict.fromkeys([*strategies, used]))
     is_small = records < _SMALL
-    study = Study(logs, late=late, strategies=compared, folder=None if is_small else work)
+    work = None if is_small else open_work(out, f"{late} {compared}")
+    study = Study(logs, late=late, strategies=compared, folder=work)
     listed = study.list_tables()
-    small = save_tables(
-        {name: make for name, (_, make) in listed.items()}, tables, tell, is_small=is_small
-    )
+    makers = {name: make for name, (_, make) in listed.items()}
+    if work is not None:
+        resume_study(spark, study, tables, work)
+    small = save_tables(makers, tables, tell, is_small=is_small, is_wide=study.is_wide, work=work)
     small[QUARANTINE] = save_small(bad, tables, QUARANTINE)
     head = small["headline"].iloc[0]
     span = logs.end - logs.begin
@@ -102,7 +106,7 @@ def analyze(
     words_of = {name: words for name, (words, _) in listed.items()}
     replace_file(page, write_page(build_page(figures, words_of)).encode())
     logs.release()
-    shutil.rmtree(work, ignore_errors=True)  # there is none of small logs
+    shutil.rmtree(out / _WORK, ignore_errors=True)  # there is none of small logs
     tell(f"done in {time.monotonic() - began:.0f} s: {page}")
     headline: dict[str, Any] = small["headline"].iloc[0].to_dict()
     return Report(page, tables, headline, advice, len(bad), describe_quarantine(bad))
@@ -122,6 +126,7 @@ def tune_queries(spark: SparkSession, records: int) -> None:
         "spark.sql.shuffle.partitions": str(parts),
         "spark.sql.leafNodeDefaultParallelism": str(parts),
         "spark.sql.autoBroadcastJoinThreshold": "-1" if is_small else _BROADCAST,
+        APPROXIMATE: str(records > _MANY).lower(),
     }
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -149,11 +154,40 @@ def find_strategy(logs: Logs) -> str:
     return str(rows[0]["strategy"]) if len(rows) == 1 else ""
 
 
+# A run that was stopped -------------------------------------------------------------------
+# Large tables are whole when they have their name (`_write_large`), and then leave a mark in the
+# folder `.work`, which is for one state of the records and one set of options. A run that finds it
+# computes the tables without a mark, from those that have one.
+
+_WORK, _STATE = ".work", "state"
+_READ = ("matches", "outcomes", "contacts", "stays", "covering", "services")  # by other tables
+
+
+def open_work(out: Path, options: str) -> Path:
+    """Return the folder of marks, empty unless a run with these records and options has left it."""
+    work = out / _WORK
+    plan = (out / "records" / PLAN).read_bytes()
+    state = hashlib.sha256(plan + options.encode()).hexdigest()
+    if not (work / _STATE).exists() or (work / _STATE).read_text() != state:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        replace_file(work / _STATE, state.encode())
+    return work
+
+
+def resume_study(spark: SparkSession, study: Study, tables: Path, work: Path) -> None:
+    """Let a study read the tables that a stopped run has left."""
+    for name in _READ:
+        path = tables / f"{name}.parquet"
+        if (work / name).exists() and path.is_dir():
+            setattr(study, name, parse_ids(spark.read.parquet(str(path))))
+
+
 # Tables on disk -------------------------------------------------------------------------
 # Small tables come to the driver, all of them in one query, and are written as one CSV and one
 # Parquet file. Spark writes large ones as a folder of Parquet, so the driver's memory does not
 # matter: those with a row for each match always, those with a row for a record or so when the logs
-# are large.
+# are large, those with a row for two nodes when there are many nodes.
 
 HUGE = ("matches", "outcomes", "decisions")
 LARGE = (
@@ -161,13 +195,29 @@ LARGE = (
     *("notifications", "subscriptions", "covering", "contacts", "stays", "services"),
     *("stories", "near"),
 )
-IDS = ("notification_id", "subscription_id")
+_FIRST = 10_000  # rows of a table by pair that the page gets
+IDS = ("notification_id", "subscription_id", "story_id", "closing", "parts")
 
 
-def name_ids(frame: DataFrame) -> DataFrame:
-    """Return a table with ids as people see them, in hexadecimal."""
-    named = {name: F.lower(F.lpad(F.hex(name), 16, "0")) for name in IDS if name in frame.columns}
+def name_ids(frame: DataFrame, columns: Iterable[str] = IDS) -> DataFrame:
+    """Return a table with ids as people see them, in hexadecimal: the one type of ids."""
+    named = {}
+    for name in set(columns) & set(frame.columns):
+        if frame.schema[name].dataType == LongType():
+            named[name] = _write_id(F.col(name))
+        elif frame.schema[name].dataType == ArrayType(LongType()):
+            named[name] = F.transform(name, _write_id)
     return frame.withColumns(named) if named else frame
+
+
+def parse_ids(frame: DataFrame) -> DataFrame:
+    """Return a table with ids as numbers again; lists of them stay as they are."""
+    texts = [name for name in IDS if (name, "string") in frame.dtypes]
+    return frame.withColumns({name: F.conv(name, 16, -10).cast("bigint") for name in texts})
+
+
+def _write_id(id_: Column) -> Column:
+    return F.lower(F.lpad(F.hex(id_), 16, "0"))
 
 
 def save_tables(
@@ -176,19 +226,38 @@ def save_tables(
     tell: Tell = lambda _: None,
     *,
     is_small: bool = True,
+    is_wide: bool = False,
+    work: Path | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Write tables; return those of them that are small."""
-    large = [name for name in (HUGE if is_small else LARGE) if name in makers]
+    """Write tables; return those of them that are small, and the first rows of those by pair.
+
+    In the folder `work` each large table that is whole leaves a mark, and one with a mark stays.
+    """
+    chosen = (*(HUGE if is_small else LARGE), *(BY_PAIR if is_wide else ()))
+    large = [name for name in chosen if name in makers]
+    first: dict[str, DataFrame] = {}
     for number, name in enumerate(large, 1):
+        path = folder / f"{name}.parquet"
+        mark = work and work / name
+        if mark and mark.exists() and path.is_dir() and name not in BY_PAIR:
+            tell(f"{number}/{len(large) + 1} {name} is there, of a run that was stopped")
+            continue
         tell(f"{number}/{len(large) + 1} computing {name}")
-        _write_large(name_ids(makers[name]()), folder / f"{name}.parquet")
+        frame = makers[name]()
+        _write_large(name_ids(frame), path)
+        if mark:
+            mark.touch()
+        if name in BY_PAIR:
+            written = frame.sparkSession.read.parquet(str(path))
+            first[name] = written.orderBy(*list_order(name)).limit(_FIRST)
     tell(f"{len(large) + 1}/{len(large) + 1} computing {len(makers) - len(large)} smaller tables")
     frames = {name: name_ids(make()) for name, make in makers.items() if name not in large}
     small: dict[str, pd.DataFrame] = {}
-    for name, table in collect_tables(frames).items():
-        _remove(folder / f"{name}.parquet")
-        write_parquet(folder / f"{name}.parquet", table)
+    for name, table in collect_tables(frames | first).items():
         small[name] = table.to_pandas()
+        if name not in first:
+            _remove(folder / f"{name}.parquet")
+            write_parquet(folder / f"{name}.parquet", table)
         replace_file(folder / f"{name}.csv", _flatten(small[name]).to_csv(index=False).encode())
     return small
 
@@ -254,6 +323,9 @@ def _remove(path: Path) -> None:
 # A report as a database ------------------------------------------------------------------------
 
 TableMakers = dict[str, tuple[str, Callable[[], DataFrame]]]  # what each contains; how to get it
+Place = str | Path
+RECORDS = "log_"  # + kind: the records as they were written
+_UNREAD = "what could not be read, and why"
 
 
 def is_report(folder: Path) -> bool:
@@ -261,17 +333,59 @@ def is_report(folder: Path) -> bool:
     return (folder / "tables").is_dir() and (folder / "records" / PLAN).is_file()
 
 
-def list_report_tables(spark: SparkSession, folder: Path) -> tuple[TableMakers, Logs]:
-    """Return the tables of a report, as they were written, and its records in one timeline."""
-    logs = Logs(partial(RecordTables(folder / "records").read, spark))
-    described = {name: words for name, (words, _) in Study(logs).list_tables().items()}
-    described[QUARANTINE] = "what could not be read, and why"
-    tables: TableMakers = {}
-    for name, words in described.items():
-        path = folder / "tables" / f"{name}.parquet"
-        if path.exists():
-            tables[name] = words, partial(spark.read.parquet, str(path))
-    return tables, logs
+class Tables(Mapping[str, DataFrame]):
+    """Every table about some logs, by name: made when it is first asked for, and then kept."""
+
+    def __init__(self, makers: TableMakers) -> None:
+        self._makers = makers
+        self._made: dict[str, DataFrame] = {}
+
+    def __getitem__(self, name: str) -> DataFrame:
+        if name not in self._made:
+            self._made[name] = self._makers[name][1]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def describe(self) -> dict[str, str]:
+        """Return what each table contains."""
+        return {name: words for name, (words, _) in self._makers.items()}
+
+
+def tables(spark: SparkSession, logs: Place | Iterable[Place]) -> Tables:
+    """Return all tables about some logs: those of the analysis, and `log_KIND` with the records.
+
+    `logs` are folders with logs, URIs of other storage, which are copied for this session, or one
+    folder that `analyze` wrote, whose tables are there already. Ids are hexadecimal text in all
+    tables, times are milliseconds in the common timeline.
+    """
+    named = [logs] if isinstance(logs, str | Path) else list(logs)
+    folders = copy_logs(spark, named)
+    found: TableMakers = {}
+    if len(folders) == 1 and is_report(folders[0]):
+        kept = Logs(partial(RecordTables(folders[0] / "records").read, spark))
+        described = {name: words for name, (words, _) in Study(kept).list_tables().items()}
+        for name, words in {**described, QUARANTINE: _UNREAD}.items():
+            path = folders[0] / "tables" / f"{name}.parquet"
+            if path.exists():
+                found[name] = words, partial(spark.read.parquet, str(path))
+    else:
+        kept = Logs(lambda kind: read_kind(spark, folders, kind))
+        for name, (words, make) in Study(kept).list_tables().items():
+            found[name] = words, partial(_name_made, make)
+        found[QUARANTINE] = _UNREAD, partial(read_kind, spark, folders, QUARANTINE)
+    for kind in KINDS.values():
+        make = partial(kept.get, kind.name)
+        found[RECORDS + kind.name] = kind.meaning, partial(_name_made, make, list_ids(kind.name))
+    return Tables(found)
+
+
+def _name_made(make: Callable[[], DataFrame], columns: Iterable[str] = IDS) -> DataFrame:
+    return name_ids(make(), columns)
 
 
 _WORDS = {"damage": "damaged", "duplicate": "there twice", "foreign": "foreign"}

@@ -147,9 +147,9 @@ def _write_failures(html: str) -> str:
     if not html:
         return ""
     return (
-        '<section id="failures"><h2>Late, missed and wrong</h2><p class="note">The newest of them:'
-        ' <span id="told"></span>. A click on a row of the tables of causes, subscribers and nodes'
-        " shows those behind it; <code>denwatch trace REPORT ID</code> follows one.</p>"
+        '<section id="failures"><h2>Late, missed, withheld and wrong</h2><p class="note">The newest'
+        ' of them: <span id="told"></span>. A click on a row of the tables of causes, subscribers'
+        " and nodes shows those behind it; <code>denwatch trace REPORT ID</code> follows one.</p>"
         '<p><input id="filter" type="search" placeholder="words of a row, such as: missed partition'
         f' north" aria-label="filter"></p><div class="scroll tall">{html}</div></section>'
     )
@@ -305,7 +305,11 @@ def _list_cards(figures: Figures) -> list[tuple[str, str]]:
         (half, f"median latency; {best_half} was possible"),
         (most, f"95 % within; {best_most} was possible"),
         (write_figure(costs["copies_per_delivery"], "{:.2f}".format), "copies a delivery"),
-        (format_number(int(head["missed"])), f"missed, {int(head['still_open'])} may still arrive"),
+        (
+            format_number(int(head["missed"])),
+            f"missed of {int(head['expected']):,} expected; {int(head['still_open']):,} may still "
+            f"arrive. {int(head['withheld']):,} more were withheld, as somebody asked",
+        ),
         (format_number(saved), "bytes saved at the source"),
         (format_number(len(figures.quarantine)), "parts of logs in quarantine"),
     ]
@@ -366,8 +370,8 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
             "causes",
             "Misses by cause",
             draw.draw_causes(tables["causes"]),
-            "Top-k, quiet, role and withdrawn are on purpose; replication means that another "
-            "strategy would have delivered it.",
+            "Withheld is as somebody asked: top-k, a quiet time, a role. Replication means that "
+            "another strategy would have delivered it.",
             "Everything was delivered in time.",
         ),
         (

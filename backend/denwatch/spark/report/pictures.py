@@ -14,7 +14,7 @@ from denwatch.spark.analytics.outcomes import choose_step
 from denwatch.spark.report import svg
 from denwatch.spark.report.svg import HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, AxisScale
 
-OUTCOMES = {"hit": "good", "late": "fair", "missed": "bad", "wrong": "odd"}
+OUTCOMES = {"hit": "good", "late": "fair", "missed": "bad", "withheld": "soft", "wrong": "odd"}
 _ROW = 22  # height of a bar that lies
 _MOST_ROWS = 16
 _MOST_DOTS = 15  # nodes in a circle; more are a matrix
@@ -125,7 +125,7 @@ def draw_causes(table: pd.DataFrame) -> str:
     rows = []
     for row in kept.to_dict("records"):
         tip = f"{row['outcome']}, {row['cause']}: {row['pairs']}"
-        if row["is_deliberate"]:
+        if row["outcome"] == "withheld":
             tip += ", as somebody asked"
         if row["still_open"]:
             tip += f", {row['still_open']} may still arrive"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from denwatch.spark.source.datasource import FORMAT, LogSource, is_start_timeout, join_folders
 from denwatch.spark.source.decoding import ALL, QUARANTINE, KindError, build_schema
+from denwatch.spark.source.storage import copy_logs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -43,13 +44,16 @@ def read_kind(
     since: int | None = None,
     until: int | None = None,
 ) -> DataFrame:
-    """Return the records of a kind in some folders: all, or since <= time < until (ms)."""
+    """Return the records of a kind in some folders: all, or since <= time < until (ms).
+
+    What URIs of other storage name is copied first, for this process.
+    """
     reader = spark.read.format(FORMAT).option("kind", kind).schema(choose_columns(kind, columns))
     reader = reader.option("pushdown", spark.conf.get(_PUSHDOWN, "false"))
     for name, value in (("since", since), ("until", until)):
         if value is not None:
             reader = reader.option(name, value)
-    return reader.load(join_folders(folders))
+    return reader.load(join_folders(copy_logs(spark, folders)))
 
 
 def stream_kind(

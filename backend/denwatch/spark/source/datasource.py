@@ -136,7 +136,10 @@ def find_folders(path: str) -> list[str]:
     scheme, _, rest = path.partition(":")
     if rest.startswith("/") and len(scheme) > 1:
         if scheme != "file":
-            raise OptionError(f"{path}: logs are read as files: mount or copy {scheme}: first")
+            raise OptionError(
+                f"{path}: this format reads files; denwatch.spark.read_kind and tables copy what is"
+                f" behind {scheme}: first"
+            )
         path = unquote(urlsplit(path).path)
     if not glob.has_magic(path) or Path(path).exists():
         return [path]

@@ -278,6 +278,11 @@ def describe_column(name: str) -> str:
     return found
 
 
+def list_ids(kind: str) -> list[str]:
+    """Return the columns of a kind that have ids, or lists of them."""
+    return [name for name, type_ in _find_types(kind).items() if type_ in _SHOWN_TYPES]
+
+
 @cache
 def build_readable_schema(kind: str) -> spark.StructType:
     """Return the columns of a kind with the types and comments that a person expects."""

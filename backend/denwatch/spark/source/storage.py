@@ -14,8 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from denwatch.spark.cluster_bundle import make_scratch
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
+
+_URI = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
 class StorageError(OSError):
@@ -58,6 +61,17 @@ def fetch_logs(spark: SparkSession, uris: Iterable[str], folder: Path) -> tuple[
                 path.unlink()
         folders.append(here)
     return folders, copied
+
+
+def copy_logs(spark: SparkSession, places: Iterable[str | Path]) -> list[Path]:
+    """Return folders of logs: those that are named, and copies of what URIs name.
+
+    Copies are in a folder of this process, which ends with it.
+    """
+    named = [str(place) for place in places]
+    folders = [Path(place) for place in named if not _URI.match(place)]
+    uris = [place for place in named if _URI.match(place)]
+    return folders + (fetch_logs(spark, uris, make_scratch())[0] if uris else [])
 
 
 def _name_below(top: str, path: str) -> PurePosixPath:

@@ -25,7 +25,13 @@ from denwatch.spark.analytics.study import Study
 from denwatch.spark.analytics.timeline import Logs
 from denwatch.spark.analytics.what_if import STRATEGIES, Evidence, advise
 from denwatch.spark.matching import MATCHES
-from denwatch.spark.report.analysis import find_strategy, save_small, save_tables, tune_queries
+from denwatch.spark.report.analysis import (
+    find_strategy,
+    parse_ids,
+    save_small,
+    save_tables,
+    tune_queries,
+)
 from denwatch.spark.services import list_live
 from denwatch.spark.source import ALL, QUARANTINE, is_start_timeout, stream_kind
 from denwatch.spark.stream import matching, ranking, tables
@@ -236,10 +242,10 @@ class StreamEngine:
         windows = matching.load_windows(building.folder)
         if windows is not None:
             study.subscriptions = spark.createDataFrame(windows)
-        matches = matching.parse_ids(matching.read_matches(spark, building))
+        matches = parse_ids(matching.read_matches(spark, building))
         study.matches = matches.select(*MATCHES.names)
         decided = tables.list_files(building.make("tables", ranking.TABLE), "*.parquet")
-        study.ideal = matching.parse_ids(tables.read_files(spark, decided, ranking.PUBLIC))
+        study.ideal = parse_ids(tables.read_files(spark, decided, ranking.PUBLIC))
         study.offers = list_live(tables.read_services(spark, building))
         try:
             yield study

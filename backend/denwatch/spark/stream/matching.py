@@ -34,11 +34,11 @@ from denwatch.spark.matching import (
     match_notes,
 )
 from denwatch.spark.matching.windows import NOTE_COLUMNS
-from denwatch.spark.report.analysis import IDS, name_ids
+from denwatch.spark.record_tables import write_parquet
+from denwatch.spark.report.analysis import IDS, name_ids, parse_ids
 from denwatch.spark.source import build_schema
 from denwatch.spark.stream.tables import Batch, add_frame, list_files, read_files, remove_rows
 from denwatch.spark.stream.versions import STATE, Building, Manifest
-from denwatch.spark.tables import write_parquet
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -214,14 +214,6 @@ def list_owners(matches: DataFrame) -> list[str]:
 def read_matches(spark: SparkSession, building: Building) -> DataFrame:
     """Return all matches, ids as people see them."""
     return read_files(spark, list_files(building.make("tables", TABLE)), PUBLIC)
-
-
-def parse_ids(frame: DataFrame) -> DataFrame:
-    """Return a table with ids as numbers again."""
-    numbers = {
-        name: F.conv(F.col(name), 16, -10).cast("bigint") for name in IDS if name in frame.columns
-    }
-    return frame.withColumns(numbers)
 
 
 def name_id(id_: int) -> str:

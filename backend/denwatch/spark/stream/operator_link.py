@@ -21,9 +21,9 @@ from denwatch.client.subscriber.servers import NodeUrl, parse_server
 from denwatch.node.backend_api import OPERATORS, STATUS, Plan, encode_items, encode_plan
 from denwatch.node.core import items as coded
 from denwatch.node.core.items import Dot, Item
-from denwatch.spark.stream.matching import parse_ids
+from denwatch.spark.record_tables import RecordTables, replace_file
+from denwatch.spark.report.analysis import parse_ids
 from denwatch.spark.stream.summary import Judged
-from denwatch.spark.tables import RecordTables, replace_file
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 

@@ -28,12 +28,13 @@ import pyarrow as pa
 from denwatch.node.backend_api import DecisionReplay, OfferedMatch
 from denwatch.spark.analytics.outcomes import ASKED_COLUMNS
 from denwatch.spark.matching.windows import NOTE_COLUMNS
+from denwatch.spark.record_tables import replace_file, write_parquet
+from denwatch.spark.report.analysis import parse_ids
 from denwatch.spark.source.decoding import convert_schema
 from denwatch.spark.stream import matching
-from denwatch.spark.stream.matching import Changes, list_owners, name_id, parse_ids, read_matches
+from denwatch.spark.stream.matching import Changes, list_owners, name_id, read_matches
 from denwatch.spark.stream.tables import Batch, add_frame, list_files, remove_rows
 from denwatch.spark.stream.versions import STATE
-from denwatch.spark.tables import replace_file, write_parquet
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType

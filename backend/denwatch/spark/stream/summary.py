@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from denwatch.spark.analytics.outcomes import OUTCOMES
+from denwatch.spark.record_tables import replace_file
 from denwatch.spark.report import page as layout
 from denwatch.spark.report import pictures as draw
 from denwatch.spark.report.page import Picture, ReportPage
 from denwatch.spark.report.svg import format_number, format_span, format_time
 from denwatch.spark.source import QUARANTINE
 from denwatch.spark.stream.versions import Manifest
-from denwatch.spark.tables import replace_file
 
 SUMMARY, PAGE = "summary.json", "live.html"
 _SHOWN = 12  # rows of a table
@@ -120,7 +121,11 @@ def _list_cards(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         (show("p50_ms", format_span), "median latency"),
         (format_number(summary["matches"]), "matches"),
         (show("late"), "late"),
-        (show("missed"), f"missed, {show('still_open')} may still arrive"),
+        (
+            show("missed"),
+            f"missed of {show('expected')} expected; {show('still_open')} may still arrive",
+        ),
+        (show("withheld"), "withheld, as somebody asked"),
         (show("wrong"), "wrong"),
         (format_number(summary["loop"].get("handed", 0)), "items sent to nodes"),
         (format_number(summary["records"].get(QUARANTINE, 0)), "parts of logs in quarantine"),
@@ -165,7 +170,7 @@ def describe_line(summary: Mapping[str, Any]) -> str:
         f"{summary['matches']:,} matches",
     ]
     if head:
-        words += [f"{int(head.get(name, 0))} {name}" for name in ("hit", "late", "missed", "wrong")]
+        words += [f"{int(head.get(name, 0))} {name}" for name in OUTCOMES]
         if summary["judged_batch"] < summary["batch"]:
             words.append(f"(outcomes as of batch {summary['judged_batch']})")
     return ", ".join(words)

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from denwatch.spark.matching import Meanings
+from denwatch.spark.record_tables import get_kind, write_tables
 from denwatch.spark.services import SERVICES, list_names, read_offers, refresh_services
 from denwatch.spark.source.decoding import build_schema, convert_schema
 from denwatch.spark.stream.versions import STATE, Building
-from denwatch.spark.tables import get_kind, write_tables
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -152,7 +152,7 @@ def list_folders(root: Path) -> list[Path]:
 
 # Records --------------------------------------------------------------------------------
 # Workers write the records of a batch by kind and day in one pass, with the layout and columns of
-# `denwatch.spark.tables`; a file is named after its batch and task.
+# `denwatch.spark.record_tables`; a file is named after its batch and task.
 
 _SCHEMA = pa.schema([("file", pa.string()), ("rows", pa.int64())])
 Batches = Iterator[pa.RecordBatch]

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from denwatch.spark.tables import RecordTables
+from denwatch.spark.record_tables import RecordTables
 
 FORMAT = 2
 MANIFEST = "manifest.json"
