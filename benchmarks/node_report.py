@@ -49,6 +49,7 @@ class Report:
     samples: dict[str, list[float]] = field(default_factory=dict)
     stages: dict[int, dict[str, float]] = field(default_factory=dict)  # batch: stage: µs
     crowds: dict[str, Crowd] = field(default_factory=dict)  # by server
+    why_no_release: str = f"the commit {COMMIT[:7]} is not in this history (a shallow clone)"
     amqtt_relay: float = 0.0
     load: float = 0.0  # the machine's load average
     half_rate: float = 0.0
@@ -278,10 +279,7 @@ def _describe_release(report: Report) -> str:
     """Return the comparison with the last release, or that it is missing."""
     found = report.summarise()
     if found["raw_full_path_over_last_release"] is None:
-        return (
-            f"Missing: the commit {COMMIT[:7]} is not in this history (a shallow clone), so nothing"
-            " is compared."
-        )
+        return f"Missing: {report.why_no_release}."
     rows = [
         (
             f"full path, raw client, {_BATCH} NVs in a frame",

@@ -749,7 +749,7 @@ class Delivery:
     def _settle(self, transaction: Transaction, subscriber: SubscriberState, code: int) -> bool:
         subscriber.queued.discard(code)
         dot = self._pending.decode(code)
-        id = dot.id
+        id = self._pending.find_id(code)
         entry = self._pending.find(transaction, code)
         if entry is None:  # gone while it was on its way; nobody else has it either
             transaction.log("deliver", note=id, owner=subscriber.name, subscriptions=[], attempt=1)

@@ -309,11 +309,14 @@ class ItemStore:
             self._schedule(kind, dot, expires, transaction.now // _BUCKET)
 
     def _add(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
+        runs: dict[Run, None] = {}
         for item in items:
-            self.context.add(*item.dot)
-            transaction.write(SPACES[item.kind], item.dot.key, item.encode())
-            self._hold(item.dot, item.kind, item.expires)
-        for run in {item.dot.run: None for item in items}:
+            dot = item.dot
+            self.context.add(*dot)
+            transaction.write(SPACES[item.kind], dot.key, item.encode())
+            self._hold(dot, item.kind, item.expires)
+            runs[dot.run] = None
+        for run in runs:
             self._write_context(transaction, run)
         transaction.changes.append(Added(items, source))
 
