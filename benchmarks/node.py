@@ -2,7 +2,8 @@
 
 Durable PUBACK/s, notifications/s over the full path (a device's frame, its tag, matching, commit,
 JSON to the subscriber and its PUBACK), latency at half load, memory and start-up, and where the
-time goes. Every server is driven by the same clients; only the node writes to the disk.
+time goes. Every server is driven by the same clients; only the node writes to the disk. The last
+release's node runs beside it, from a worktree below `.cache`, if this history has it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from benchmarks.node_loads import (
     measure_relay,
 )
 from benchmarks.node_paho import PahoPair
+from benchmarks.node_release import Release, make_away_logins, measure_fanout, run_release
 from benchmarks.node_report import Report, save_report
 from benchmarks.node_servers import MeasuredServer, run_amqtt, run_mosquitto, run_node
 from benchmarks.node_site import (
@@ -45,6 +48,7 @@ from benchmarks.node_site import (
     fill_notes,
     fill_store,
     make_node,
+    name_device,
     name_person,
 )
 from benchmarks.node_stages import Bench
@@ -61,6 +65,7 @@ class Sizes:
     subscriptions: int
     notifications: int
     pubacks: int  # in each measurement
+    copies: int  # for sessions that are away
     relayed: int
     path: int
     paho: int
@@ -69,10 +74,13 @@ class Sizes:
     publishers: Sequence[int]
     links: int  # that are idle
     crowd_s: float  # of each measurement of a delay
+    has_release: bool  # whether the last release runs beside it: its first start compiles for long
 
 
-FULL = Sizes(100_000, 1_000_000, 10_000, 20_000, 6_000, 3_000, 3_000, 3, PUBLISHERS, 2_000, 3.0)
-QUICK = Sizes(2_000, 5_000, 1_000, 4_000, 1_000, 1_000, 400, 1, (1, 10), 100, 0.5)
+FULL = Sizes(
+    100_000, 1_000_000, 10_000, 20_000, 20_000, 6_000, 3_000, 3_000, 3, PUBLISHERS, 2_000, 3.0, True
+)
+QUICK = Sizes(2_000, 5_000, 1_000, 2_000, 4_000, 1_000, 1_000, 400, 1, (1, 10), 100, 0.5, False)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -97,14 +105,24 @@ def _measure_all(folder: Path, sizes: Sizes, seed: int) -> Report:
     shutil.copytree(node.config.parent, full)
     devices = [Device(node, number, now // 1000) for number in range(max(sizes.publishers))]
     with run_mosquitto(folder) as mosquitto:
-        with run_node(node.config, node.port) as server:
+        say("the last release")
+        beside: AbstractContextManager[Release | None] = nullcontext()
+        if sizes.has_release:
+            beside = run_release(folder, sizes.subscriptions, seed)
+        else:
+            report.why_no_release = "it is not run in the quick form"
+        with (
+            beside as release,
+            run_node(node.config, node.port) as server,
+        ):
             report.start_subscriptions_s = server.started_in
             report.subscriptions_mb = server.read_memory()
             asyncio.run(greet(node, devices))
             if sizes.subscriptions > WORTH_COMPILING:
                 server.wait_for_kernels()
             _measure_pubacks(report, sizes, mosquitto, node, devices, seed)
-            _measure_paths(report, sizes, mosquitto, server, node, devices[0])
+            _measure_fanouts(report, sizes, mosquitto, release, node)
+            _measure_paths(report, sizes, mosquitto, server, release, node, devices[0])
             report.busy_mb = server.read_memory()
             _measure_crowds(report, sizes, mosquitto, server, node)
         with run_amqtt(folder) as amqtt:
@@ -149,11 +167,30 @@ def _publish(port: int, node: Node | None, publishers: int, count: int) -> float
     return asyncio.run(measure_plain(port, logins, queue, count))
 
 
+def _measure_fanouts(
+    report: Report, sizes: Sizes, mosquitto: MeasuredServer, release: Release | None, node: Node
+) -> None:
+    """Measure messages for sessions that are away, in turn, as below."""
+    sender, person = name_device(0), name_person(1)
+    login = Login(sender, sender, node.passwords[sender])
+    own = make_away_logins(person, node.passwords[person])
+    strangers = make_away_logins()
+    for repeat in range(sizes.repeats):
+        say(f"sessions that are away {repeat + 1}")
+        fanout = measure_fanout(mosquitto.port, Login("bench-sender"), strangers, sizes.copies)
+        report.add("fanout, Mosquitto", asyncio.run(fanout))
+        fanout = measure_fanout(node.port, login, own, sizes.copies)
+        report.add("fanout", asyncio.run(fanout))
+        if release is not None:
+            report.add("fanout, release", release.measure_fanout(sizes.copies))
+
+
 def _measure_paths(
     report: Report,
     sizes: Sizes,
     mosquitto: MeasuredServer,
     server: MeasuredServer,
+    release: Release | None,
     node: Node,
     device: Device,
 ) -> None:
@@ -170,6 +207,9 @@ def _measure_paths(
             report.add(f"cpu {batch}", (server.read_seconds() - used) / sizes.path * 1e6)
             waited = server.read_waiting() - waited
             report.add(f"waiting {batch}", waited * path.rate / sizes.path)
+            if release is not None:
+                rate = release.measure_path(sizes.path, batch, repeat)
+                report.add(f"path {batch}, release", rate)
         report.add("paho relay", _relay_by_paho(mosquitto.port, sizes.paho))
         for batch in (1, BATCH):
             report.add(f"paho path {batch}", _path_by_paho(node, device, sizes.paho, batch, repeat))

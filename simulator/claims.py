@@ -191,7 +191,7 @@ def _wait_not(build: Callable[..., None]) -> Callable[..., None]:
 
     def make(subscription: Subscription, *arguments: Any) -> None:
         build(subscription, *arguments)
-        subscription.delay = min(subscription.delay, 1)
+        subscription.terms = subscription.terms._replace(delay=min(subscription.delay, 1))
 
     return make
 

@@ -96,3 +96,21 @@ def test_an_item_survives_and_its_signature_covers_all_but_itself() -> None:
 def test_the_end_of_a_stored_item_is_read_without_the_rest(expires: int, body: bytes) -> None:
     stored = Item(Dot("a", 1, 1), NOTIFICATION, expires, body).encode()
     assert read_expires(stored) == expires
+
+
+@pytest.mark.parametrize("number", [0, 23, 24, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32])
+def test_the_short_way_of_encoding_a_notification_is_that_of_cbor(number: int) -> None:
+    epoch = min(number, (1 << 32) - 1)
+    body = NotificationBody("dög", epoch, number, number, number, bytes(8), bytes(number % 300))
+    fields = [body.device, epoch, number, number, number, body.vocabulary, body.vector]
+    assert encode_body(body) == cbor2.dumps(fields)
+
+
+@pytest.mark.parametrize("size", [0, 23, 24, 255, 256])
+@pytest.mark.parametrize("signature", [b"", bytes(23), bytes(range(64)), bytes(128)])
+@pytest.mark.parametrize("expires", [0, 1 << 32])
+def test_stored_items_of_every_size_are_read_back(
+    size: int, signature: bytes, expires: int
+) -> None:
+    item = Item(Dot("middle", 3, 7), NOTIFICATION, expires, bytes(size), signature)
+    assert decode_item(item.dot.key, item.encode()) == item

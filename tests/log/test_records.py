@@ -11,7 +11,7 @@ import pytest
 from denwatch.node.log import KINDS, LogRecordError, encode_record
 from denwatch.node.log.kinds import MAX_KINDS, TYPES
 from denwatch.node.log.records import check_columns, check_row, name_fields
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.log.samples import CATALOGUE, EXAMPLES, NOW, build_full
@@ -123,3 +123,33 @@ def test_checking_columns_agrees_with_checking_rows(kind: str, data: st.DataObje
     width = max(map(len, rows))
     columns = list(zip(*[row + [None] * (width - len(row)) for row in rows], strict=True))
     assert check_columns(KINDS[kind].id, columns) == all(check_row(row) is None for row in rows)
+
+
+@settings(max_examples=10)
+@given(st.data())
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_short_way_writes_what_cbor_writes(kind: str, data: st.DataObject) -> None:
+    """Names, times and numbers at the edges of their encodings, and fields that are left out."""
+    edges = [0, 23, 24, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32, (1 << 63) - 1]
+    signed = st.sampled_from([*edges, *(-edge - 1 for edge in edges)])
+    ids = st.sampled_from([*edges, 1 << 63, (1 << 64) - 1])
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "text": st.text(st.characters(exclude_categories=["Cs"]), max_size=80),
+        "int": signed,
+        "id": ids,
+        "real": st.one_of(st.floats(), st.sampled_from([0, 7, -(1 << 53)])),
+        "bytes": st.sampled_from([bytes(size) for size in (0, 23, 24, 255, 256)]),
+        "bool": st.booleans(),
+        "ids": st.lists(ids, max_size=30),
+        "texts": st.lists(st.text(max_size=3), max_size=3),
+        "map": st.dictionaries(st.text(max_size=3), signed, max_size=3),
+    }
+    fields = {}
+    for field in KINDS[kind].fields:
+        drawn = values[field.type]
+        fields[field.name] = data.draw(st.none() | drawn if field.is_optional else drawn)
+    times = data.draw(signed), data.draw(signed)
+    row = [KINDS[kind].id, *times, *fields.values()]
+    while row[-1] is None:
+        row.pop()
+    assert encode_record(kind, fields, *times) == cbor2.dumps(row)

@@ -284,3 +284,25 @@ def test_a_kernel_without_the_extra_says_what_is_missing() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert ran.stdout.startswith("compiled matching needs denwatch[fast]")
+
+
+def test_columns_find_ids_near_and_far_from_each_other() -> None:
+    """Ids that follow each other are kept otherwise than those that do not, and may become so."""
+    rng = random.Random(3)
+    vector = SubscriptionVector(1, [Predicate(0, 0, 255)])
+    index, known = ColumnIndex(), set()
+    for _ in range(2_000):
+        id = rng.choice((rng.randrange(50), rng.randrange(5_000), rng.randrange(1 << 64)))
+        if rng.random() < 0.3 and known:
+            id = rng.choice(sorted(known))
+            index.remove(id)
+            known.remove(id)
+        else:
+            index.add(id, vector)
+            known.add(id)
+        assert len(index) == len(known)
+        assert (id in index) == (id in known)
+    found = index.match(NotificationVector(1, [Reading(0, (7, 7, 7, 7))]))
+    assert [row.id for row in found] == sorted(known)
+    with pytest.raises(KeyError):
+        index.remove((1 << 64) - 1)

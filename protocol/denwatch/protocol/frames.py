@@ -48,6 +48,7 @@ OVERHEAD = 11 + TAG
 MAX_LENGTH = 4096
 MIN_SECRET = 16
 _ALGORITHM = cbor.encode({1: 10})  # AES-CCM-16-64-128
+_COVERED = cbor.encode(["Encrypt0", _ALGORITHM, b""])[:-1]  # up to the last, which is bytes
 
 UP = 0  # from a device to its node
 DOWN = 1
@@ -111,7 +112,7 @@ def _words(*numbers: int) -> bytes:
 def _cover(answer: "HelloAnswer | None", elapsed: int) -> bytes:
     """Return COSE's Enc_structure: what the tag covers beside nonce and body."""
     external = b"" if answer is None else _words(answer.epoch, answer.sequence, elapsed)
-    return cbor.encode(["Encrypt0", _ALGORITHM, external])
+    return _COVERED + bytes([0x40 | len(external)]) + external
 
 
 def seal(link: Link, direction: int, frame: Frame, answer: "HelloAnswer | None" = None) -> bytes:

@@ -285,12 +285,12 @@ class DeliveryPolicy:
         self, subscription: Subscription, notification: Notification
     ) -> tuple[str | None, int]:
         """Return why the subscriber may not see a notification, or the attributes to be shown."""
-        roles = self._list_roles(subscription)
-        if len(roles) == 1:  # as nearly always
+        present = self._roles.role_of(subscription.subscriber.name)
+        if not present or present == subscription.role:  # as nearly always
             reason, visible = self.find_visible(subscription.role, notification)
             return reason, visible if reason is None else 0
         shown = -1
-        for role in roles:
+        for role in (subscription.role, present):
             reason, visible = self.find_visible(role, notification)
             if reason is not None:
                 return reason, 0
@@ -721,6 +721,7 @@ class Delivery:
                 transaction.log("duplicate", what="acknowledgement", source=subscriber.name)
             else:
                 self._settle(transaction, subscriber, code)
+        self._receipts.flush(transaction)
         self.serve(transaction, subscriber)
 
     def confirm(self, transaction: Transaction, subscriber: SubscriberState, ids: set[int]) -> int:
@@ -741,13 +742,14 @@ class Delivery:
                     transaction, subscriber, code
                 ):
                     count += 1
+        self._receipts.flush(transaction)
         self.serve(transaction, subscriber)
         return count
 
     def _settle(self, transaction: Transaction, subscriber: SubscriberState, code: int) -> bool:
         subscriber.queued.discard(code)
         dot = self._pending.decode(code)
-        id = dot.id
+        id = self._pending.find_id(code)
         entry = self._pending.find(transaction, code)
         if entry is None:  # gone while it was on its way; nobody else has it either
             transaction.log("deliver", note=id, owner=subscriber.name, subscriptions=[], attempt=1)

@@ -61,6 +61,9 @@ class Removed(NamedTuple):
     source: str  # the peer that reported the removal, "" for our own
 
 
+_make = tuple.__new__  # an action without the call of its class: there are dozens a notification
+
+
 class Transaction:
     """The reads, writes, messages and item changes of one event.
 
@@ -108,7 +111,7 @@ class Transaction:
         if written is None:
             written = self._written[space] = {}
         written[key] = value
-        self.actions.append(Write(space, key, value))
+        self.actions.append(_make(Write, (space, key, value)))
 
     def clear(self, space: str, prefix: bytes) -> None:
         """Delete all keys with a prefix."""
@@ -126,15 +129,15 @@ class Transaction:
         correlation: bytes = b"",
     ) -> None:
         """Send a message, after everything in this transaction is on the disk."""
-        self.actions.append(Publish(topic, payload, qos, retain, token, correlation))
+        self.actions.append(_make(Publish, (topic, payload, qos, retain, token, correlation)))
 
     def log(self, kind: str, **fields: object) -> None:
         """Write one record of the node's log."""
-        self.actions.append(Log(kind, fields))
+        self.actions.append(_make(Log, (kind, fields)))
 
     def count(self, name: str, amount: int = 1, label: str = "") -> None:
         """Count something for the metrics."""
-        self.actions.append(Count(name, amount, label))
+        self.actions.append(_make(Count, (name, amount, label)))
 
 
 CONTEXT = "context"
@@ -225,10 +228,14 @@ class ItemStore:
         body: bytes,
         *,
         is_signed: bool = True,
+        said: object = None,
     ) -> Item:
-        """Make an item of our own. One that is not signed now is when it first leaves."""
+        """Make an item of our own. One that is not signed now is when it first leaves.
+
+        `said`: the body before it was encoded, for those who are told of an unsigned item.
+        """
         self._sequence += 1
-        item = Item(Dot(self.name, self.epoch, self._sequence), kind, expires, body)
+        item = Item(Dot(self.name, self.epoch, self._sequence), kind, expires, body, said=said)
         if is_signed:
             item = self.sign(item)
         self._add(transaction, (item,), "")
@@ -302,11 +309,14 @@ class ItemStore:
             self._schedule(kind, dot, expires, transaction.now // _BUCKET)
 
     def _add(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
+        runs: dict[Run, None] = {}
         for item in items:
-            self.context.add(*item.dot)
-            transaction.write(SPACES[item.kind], item.dot.key, item.encode())
-            self._hold(item.dot, item.kind, item.expires)
-        for run in {item.dot.run: None for item in items}:
+            dot = item.dot
+            self.context.add(*dot)
+            transaction.write(SPACES[item.kind], dot.key, item.encode())
+            self._hold(dot, item.kind, item.expires)
+            runs[dot.run] = None
+        for run in runs:
             self._write_context(transaction, run)
         transaction.changes.append(Added(items, source))
 

@@ -237,6 +237,7 @@ _LAST = 253_402_300_799_999  # the last ms of the year 9999
 _KEPT_MEMBERS = 8192
 REPORTED = 0  # the device's epoch of what a person said; devices count from 1
 _encode = msgspec.json.encode
+_MESSAGE = b'{"id":"%016x",%b%b%b%b,"at":%b,"expires":%b,"score":%b,"node":%b%b'
 
 
 class Notification:
@@ -287,6 +288,23 @@ def format_time(ms: int) -> str:
     """Return a time as ISO 8601, UTC, with milliseconds."""
     ms = min(max(ms, 0), _LAST)
     return f"{_format_second(ms // 1000)}.{ms % 1000:03d}Z"
+
+
+def _write_time(ms: int) -> bytes:
+    """Return a time as JSON."""
+    return b'"%b"' % format_time(ms).encode()
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _write_score(score: float) -> bytes:
+    """Return a score as JSON; few differ."""
+    return _encode(round(score, 4))
+
+
+@lru_cache(maxsize=64)
+def _write_name(name: str) -> bytes:
+    """Return a node's name as JSON."""
+    return _encode(name)
 
 
 @lru_cache(maxsize=256)
@@ -395,24 +413,35 @@ def describe_reading(attribute: Attribute | None, reading: Reading) -> bytes:
 def _describe_notification(notification: Notification, visible: int) -> bytes:
     """Return the JSON members that all subscribers with the same rights share."""
     event = notification.event
+    known = {} if event is None else _find_words(event).members
     members = [
-        _describe_member(event, r)
+        known.get((r.attribute, r.points, r.wide, r.age)) or _describe_member(event, r)
         for r in notification.vector.readings
         if visible >> r.attribute & 1
     ]
     # Two nodes may have taken one reading: the device walked before it heard the first one's
     # acknowledgement. Then there are two ids, and this says that it is the same.
     device = notification.device if notification.story is None else notification.dot.origin
-    reading = f"{device}/{notification.device_epoch}/{notification.device_sequence}"
-    head = {"event": name_event(notification), "device": notification.device, "reading": reading}
-    if notification.device_epoch == REPORTED and notification.story is None:
-        head["reporter"] = notification.device
-    shared = _encode(head)[1:-1] + b',"values":{' + b",".join(members) + b"}"
+    start, end = _write_head(
+        name_event(notification),
+        notification.device,
+        f"{device}/{notification.device_epoch}/",
+        notification.device_epoch == REPORTED and notification.story is None,
+    )
+    number = notification.device_sequence
+    shared = b'%b%d"%b,"values":{%b}' % (start, number, end, b",".join(members))
     faults = notification.vector.faults & visible
     if not faults:
         return shared
     broken = [name_attribute(event, bit) for bit in range(16) if faults >> bit & 1]
     return shared + b',"faults":' + _encode(broken)
+
+
+@lru_cache(maxsize=1024)
+def _write_head(event: str, device: str, run: str, is_reported: bool) -> tuple[bytes, bytes]:
+    """Return what stands before and after the number of a reading: one of each run of a device."""
+    head = _encode({"event": event, "device": device, "reading": run})
+    return head[1:-2], b',"reporter":' + _encode(device) if is_reported else b""
 
 
 @lru_cache(maxsize=4096)
@@ -519,24 +548,22 @@ def render_notification(
         why = explain(notification, subscription, possible, attribute)
     else:
         why = _encode({"words": notification.story.explain()})
-    message = b"".join(
-        (
-            b'{"id":"%016x",' % notification.id,
-            shared,
-            _write_degrees(possible, certain),
-            why,
-            _write_matches(subscription.label, subscription.id, tuple(matches)),
-            b',"at":"%s","expires":' % format_time(at).encode(),
-            b"null" if expires is None else b'"%s"' % format_time(expires).encode(),
-            b',"score":',
-            _encode(round(score, 4)),
-            b',"node":',
-            _encode(node),
-        )
+    end = b"}"
+    if story is not None or beside:
+        others = {} if story is None else {"story": story}
+        end = b"," + _encode(others | (beside or {}))[1:]
+    message = _MESSAGE % (
+        notification.id,
+        shared,
+        _write_degrees(possible, certain),
+        why,
+        _write_matches(subscription.label, subscription.id, tuple(matches)),
+        _write_time(at),
+        b"null" if expires is None else _write_time(expires),
+        _write_score(score),
+        _write_name(node),
+        end,
     )
-    others: dict[str, Any] = {} if story is None else {"story": story}
-    others.update(beside or {})
-    message += b"," + _encode(others)[1:] if others else b"}"
     return cbor2.dumps(json.loads(message)) if subscription.format == "cbor" else message
 
 

@@ -182,6 +182,11 @@ class Pending:
         origin, epoch = self._runs[code >> SEQUENCE_BITS]
         return Dot(origin, epoch, code & _SEQUENCE)
 
+    def find_id(self, code: int) -> int:
+        """Return the number by which people call a notification."""
+        notification = self._decoded.get(code)
+        return self.decode(code).id if notification is None else notification.id
+
     def make_key(self, code: int) -> bytes:
         """Return the key of the dot of a code."""
         return self._bases[code >> SEQUENCE_BITS] + (code & _SEQUENCE).to_bytes(8, "big")
@@ -411,7 +416,7 @@ class Pending:
             vocabulary=notification.vocabulary,
             vector=notification.frame,
             source=source,
-            degree=max((match[1] for match in matches), default=0),
+            degree=_find_best(matches),
             event=notification.event.name if notification.event else None,
             features=notification.vector.features,
             signature=self._find_signature(item, matches + parts),
@@ -428,10 +433,10 @@ class Pending:
         if item.signature:
             return item.signature
         by_id = self._subscriptions.by_id
-        is_awaited = any(not by_id[match[0]].subscriber.is_served for match in matches)
-        if not is_awaited and not self._settings.signs_all:
-            return None
-        return self._item_store.sign(item).signature
+        for match in matches:
+            if not by_id[match[0]].subscriber.is_served:
+                return self._item_store.sign(item).signature
+        return self._item_store.sign(item).signature if self._settings.signs_all else None
 
     def _log_matches(self, transaction: Transaction, id: int, matches: list[MatchRow]) -> None:
         for subscription, possible, certain, _ in matches:
@@ -619,6 +624,13 @@ class Pending:
             self.change(code, entry)
             self._log_matches(transaction, notification.id, fresh)
             yield Matched(code, entry, fresh, parts=parts)
+
+
+def _find_best(matches: list[MatchRow]) -> int:
+    """Return the highest degree; 0 if there is none. Nearly all have one."""
+    if len(matches) == 1:
+        return matches[0][1]
+    return max((match[1] for match in matches), default=0)
 
 
 def _encode_word(dot: Dot, word: tuple[str, bytes]) -> bytes:

@@ -75,6 +75,7 @@ class Receipts:
         self._subscriptions = subscriptions
         self._settings = settings
         self._waiting: dict[str, dict[Dot, ReceiptRow]] = {}  # by subscriber and notification
+        self._unwritten: dict[tuple[str, Dot], ReceiptRow] = {}  # those that are not on the disk
         self._reported = 0  # when all were reported last
         self._counted: dict[str, dict[Dot, CountedRow]] = {}  # by subscriber and notification
 
@@ -89,12 +90,19 @@ class Receipts:
             self._subscriptions.find_subscriber(name).is_counted = False
 
     def keep(self, transaction: Transaction, name: str, dot: Dot, row: ReceiptRow) -> None:
-        """Note that a subscriber has a notification."""
-        transaction.write(RECEIPTS, join_name(name, dot.key), encode_row(row))
+        """Note that a subscriber has a notification; `flush` writes it, unless it is reported."""
         dots = self._waiting.setdefault(name, {})
+        if dot not in dots:
+            self._unwritten[name, dot] = row
         dots[dot] = row
         if len(dots) >= self._settings.receipt_batch:
             self._report_subscriber(transaction, name)
+
+    def flush(self, transaction: Transaction) -> None:
+        """Write what was kept in this transaction and not reported in it."""
+        for (name, dot), row in self._unwritten.items():
+            transaction.write(RECEIPTS, join_name(name, dot.key), encode_row(row))
+        self._unwritten.clear()
 
     def note_place(self, transaction: Transaction, subscriber: SubscriberState, node: str) -> None:
         """Note where an item was made for a subscriber; who listens here is here."""
@@ -135,10 +143,11 @@ class Receipts:
         body = DeliveredBody(name, notes)
         # Signed when it first leaves, like notifications: there may be one for each subscriber.
         self._item_store.originate(
-            transaction, DELIVERED, expires, encode_body(body), is_signed=False
+            transaction, DELIVERED, expires, encode_body(body), is_signed=False, said=body
         )
         for dot in dots:
-            transaction.write(RECEIPTS, join_name(name, dot.key), None)
+            if self._unwritten.pop((name, dot), None) is None:
+                transaction.write(RECEIPTS, join_name(name, dot.key), None)
         transaction.count("marks", len(dots))
 
     def _write_note(self, transaction: Transaction, dot: Dot, row: ReceiptRow) -> list[object]:

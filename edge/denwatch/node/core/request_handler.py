@@ -374,11 +374,13 @@ class RequestHandler:
         compiled: requests.CompiledRequest,
     ) -> dict[str, Any]:
         body = self._subscriptions.proofs.sign(compiled.body, subscriber.name)
-        known = subscriber.subscriptions.get(subscriber.keys.get(describe_content(body), -1))
+        content = describe_content(body)
+        known = subscriber.subscriptions.get(subscriber.contents.get(hash(content), -1))
         if known is not None:
             item = self._item_store.get(transaction, SUBSCRIPTION, known.dot)
             assert item is not None, "in force, and not held"
-            return self._describe_taken(item, known.name, compiled, is_known=True, replaced=[])
+            if describe_content(decode_body(SubscriptionBody, item.body)) == content:
+                return self._describe_taken(item, known.name, compiled, is_known=True, replaced=[])
         name = body.options.get("name")
         replaced = [
             subscription
@@ -465,11 +467,11 @@ class RequestHandler:
     ) -> dict[str, Any]:
         text = request.argument
         gone = _find_named(subscriber, text)
-        keys = {each.key for each in gone}
+        said = {(each.content, each.vector) for each in gone}
         gone += [
             subscription
             for subscription in subscriber.subscriptions.values()
-            if subscription.key in keys and subscription not in gone
+            if (subscription.content, subscription.vector) in said and subscription not in gone
         ]
         if not gone and request.reference is None:
             raise _miss(subscriber, text)

@@ -22,7 +22,7 @@ from array import array
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import cbor2
 import msgspec
@@ -253,7 +253,7 @@ class SubscriberState:
 
     name: str
     subscriptions: dict[int, Subscription] = field(default_factory=dict)  # in force, by id
-    keys: dict[tuple[object, ...], int] = field(default_factory=dict)  # what they say: id
+    contents: dict[int, int] = field(default_factory=dict)  # hash of what they say: id
     names: dict[str, int] = field(default_factory=dict)  # how many have it: nodes may make two
     prefers: int = 0  # how many name priorities
     levels: dict[int, int] = field(default_factory=dict)  # winnow levels by id; 1 if not named
@@ -280,7 +280,7 @@ class SubscriberState:
     def enter(self, subscription: Subscription) -> None:
         """Add a live subscription."""
         self.subscriptions[subscription.id] = subscription
-        self.keys.setdefault(subscription.key, subscription.id)
+        self.contents.setdefault(subscription.content, subscription.id)
         self.prefers += bool(subscription.prefer)
         self.delays += bool(subscription.delay)
         if subscription.name is not None:
@@ -289,8 +289,8 @@ class SubscriberState:
     def leave(self, subscription: Subscription) -> None:
         """Take a subscription away."""
         del self.subscriptions[subscription.id]
-        if self.keys.get(subscription.key) == subscription.id:
-            del self.keys[subscription.key]
+        if self.contents.get(subscription.content) == subscription.id:
+            del self.contents[subscription.content]
         self.prefers -= bool(subscription.prefer)
         self.delays -= bool(subscription.delay)
         if subscription.name is not None:
@@ -332,40 +332,66 @@ class SubscriberState:
             self.levels = assign_levels(self.subscriptions, kept)
 
 
+class SubscriptionTerms(NamedTuple):
+    """What the options of a subscription say that never changes; one object for all equal ones."""
+
+    score: float = 1.0
+    is_whole: bool = False
+    # Who is to hear of it if nobody has it, and when; in the subscription that this makes for
+    # them, whose it is and how long it waits (ms).
+    escalation: tuple[str, float] | None = None
+    behalf: str | None = None
+    delay: int = 0
+    by: bytes = b""  # the key of who asked for it
+    refresh: int | None = None
+    prefer: tuple[tuple[str, str], ...] = ()
+    format: str = "json"
+
+
+_NO_OPTIONS = SubscriptionTerms()
+
+
+def _read_terms(options: dict[str, Any]) -> SubscriptionTerms:
+    """Return the terms of options, which `check_options` has checked."""
+    return SubscriptionTerms(
+        float(options.get("score", 1.0)),
+        bool(options.get("whole")),
+        tuple(options["escalate"]) if "escalate" in options else None,
+        options.get("behalf"),
+        int(options["after"] * 1000) if "after" in options else 0,
+        read_key(options.get(BY, "")),
+        int(options["expiry"] * 1000) if "expiry" in options else None,
+        tuple((pair[0], pair[1]) for pair in options.get("prefer", ())),
+        options.get("format", "json"),
+    )
+
+
 class Subscription:
     """A subscription that is live, or that ended with matches waiting."""
 
     __slots__ = (
         "aggregator",
-        "behalf",
-        "by",
         "certain",
+        "content",
         "created",
-        "delay",
-        "escalation",
         "event",
         "expires",
         "features",
-        "format",
         "id",
         "is_live",
         "is_muted",
         "is_plain",
-        "is_whole",
-        "key",
         "language",
         "name",
         "number",
-        "prefer",
         "recent",
-        "refresh",
         "role",
         "run",
-        "score",
         "sequence",
         "significance",
         "story",
         "subscriber",
+        "terms",
         "threshold",
         "top_k",
         "vector",
@@ -385,24 +411,11 @@ class Subscription:
         self.vector = body.vector
         self.created = body.created
         self.expires = item.expires
-        # `check_options` has checked them.
         self.name: str | None = options.get("name")
-        self.score = float(options.get("score", 1.0))
-        self.is_whole = bool(options.get("whole"))
         self.is_muted = bool(options.get("muted"))
-        # Who is to hear of it if nobody has it, and when; in the subscription that this makes for
-        # them, whose it is and how long it waits (ms).
-        self.escalation: tuple[str, float] | None = (
-            tuple(options["escalate"]) if "escalate" in options else None
-        )
-        self.behalf: str | None = options.get("behalf")
-        self.by = _share(read_key(options.get(BY, "")))  # the key of who asked for it
-        self.delay = int(options["after"] * 1000) if "after" in options else 0
         self.top_k: TopK | None = TopK(options["top"]) if "top" in options else None
-        self.refresh = int(options["expiry"] * 1000) if "expiry" in options else None
-        self.prefer = tuple((pair[0], pair[1]) for pair in options.get("prefer", ()))
-        self.format = options.get("format", "json")
-        self.key = describe_content(body)
+        self.terms = _share(_read_terms(options)) if options else _NO_OPTIONS
+        self.content = hash(describe_content(body))
         self.number = -1
         self.is_live = True
         self.event = -1
@@ -434,6 +447,51 @@ class Subscription:
         self.is_plain = True
 
     @property
+    def score(self) -> float:
+        """What a match is worth."""
+        return self.terms.score
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all values of a reading are wanted."""
+        return self.terms.is_whole
+
+    @property
+    def escalation(self) -> tuple[str, float] | None:
+        """Who is to hear of it if nobody has it, and when."""
+        return self.terms.escalation
+
+    @property
+    def behalf(self) -> str | None:
+        """Whose it is, if it escalates."""
+        return self.terms.behalf
+
+    @property
+    def delay(self) -> int:
+        """How long it waits for somebody else to have it, ms."""
+        return self.terms.delay
+
+    @property
+    def by(self) -> bytes:
+        """The key of who asked for it."""
+        return self.terms.by
+
+    @property
+    def refresh(self) -> int | None:
+        """How long its notifications count, ms."""
+        return self.terms.refresh
+
+    @property
+    def prefer(self) -> tuple[tuple[str, str], ...]:
+        """The priorities that it names."""
+        return self.terms.prefer
+
+    @property
+    def format(self) -> str:
+        """How its notifications are written."""
+        return self.terms.format
+
+    @property
     def dot(self) -> Dot:
         """The name of its item, made when it is needed."""
         return Dot(*self.run, self.sequence)
@@ -457,9 +515,11 @@ def _share(value: _Value) -> _Value:
 
 def describe_content(body: SubscriptionBody) -> tuple[object, ...]:
     """Return what a subscription says, and who, apart from when and where: equal ones are one."""
-    said = {key: body.options[key] for key in body.options if key != BY}
-    options = cbor2.dumps(said, canonical=True) if said else b""
-    by = _share(read_key(body.options.get(BY, "")))
+    options = by = b""
+    if body.options:
+        said = {key: body.options[key] for key in body.options if key != BY}
+        options = cbor2.dumps(said, canonical=True) if said else b""
+        by = _share(read_key(body.options.get(BY, "")))
     return body.language, _share(body.role), _share(body.vocabulary), body.vector, options, by
 
 
@@ -746,6 +806,10 @@ class Subscriptions:
 
     def _enter(self, subscription: Subscription, number: int) -> None:
         subscription.number = number
+        # The item store has the same number: one object for both, there may be many.
+        held = self._item_store.live[SUBSCRIPTION].get(subscription.run)
+        if held is not None:
+            subscription.expires = held.get(subscription.sequence, subscription.expires)
         self._numbers[number] = subscription
         self.by_id[subscription.id] = subscription
         subscription.subscriber.enter(subscription)

@@ -2,11 +2,16 @@
 
 The number of a record is not in it: records are numbered by their place, without gaps, and a block
 says where it begins. Trailing fields that are None are left out. Pure.
+
+A node writes four records for every notification, so there is a short way of encoding: a writer for
+each type of field checks a value and returns its bytes in one go. What it does not know leaves the
+whole record to the checks and to cbor2, which write the same bytes or say what is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from struct import Struct
@@ -65,6 +70,36 @@ def encode_record(kind: str, fields: Mapping[str, Any], time: int, hybrid: int =
     layout = _BY_NAME.get(kind)
     if layout is None:
         raise LogRecordError(f"there is no record of the kind {kind!r}")
+    try:
+        data = _encode_shortly(layout, fields, time, hybrid)
+    except (_Unusual, StructError, UnicodeEncodeError):
+        data = _encode_checked(kind, layout, fields, time, hybrid)
+    if len(data) > MAX_RECORD:
+        raise LogRecordError(f"{kind}: {len(data)} bytes, more than {MAX_RECORD}")
+    return data
+
+
+def _encode_shortly(layout: _Layout, fields: Mapping[str, Any], time: int, hybrid: int) -> bytes:
+    """Return a record whose values are of the usual types and sizes; _Unusual otherwise."""
+    values = list(map(fields.get, layout.names))
+    while values and values[-1] is None:
+        values.pop()
+    is_usual = time > _LONG_FROM and hybrid > _LONG_FROM and len(values) >= layout.required
+    if not is_usual or not fields.keys() <= layout.known:
+        raise _Unusual
+    if None in values:
+        written = [
+            _NULL if value is None and field.is_optional else write(value)
+            for write, value, field in zip(layout.writers, values, layout.kind.fields, strict=False)
+        ]
+    else:
+        written = [write(value) for write, value in zip(layout.writers, values, strict=False)]
+    return b"".join((layout.heads[len(values)], _pack_times(27, time, 27, hybrid), *written))
+
+
+def _encode_checked(
+    kind: str, layout: _Layout, fields: Mapping[str, Any], time: int, hybrid: int
+) -> bytes:
     row = [layout.kind.id, time, hybrid, *map(fields.get, layout.names)]
     reason = _check_values(layout, row)
     if reason is None and not fields.keys() <= layout.known:
@@ -77,9 +112,93 @@ def encode_record(kind: str, fields: Mapping[str, Any], time: int, hybrid: int =
         data = cbor2.dumps(row)
     except (cbor2.CBOREncodeError, ValueError, RecursionError) as error:
         raise LogRecordError(f"{kind}: {error}") from None
-    if len(data) > MAX_RECORD:
-        raise LogRecordError(f"{kind}: {len(data)} bytes, more than {MAX_RECORD}")
     return data
+
+
+# The short way: how values of one type are written. Each checks what it writes.
+
+_NULL = b"\xf6"
+_LONG_FROM = (1 << 32) - 1  # above, a number takes eight bytes
+_NUMBERS = tuple(map(cbor2.dumps, range(256)))
+_BYTES_HEADS = tuple(cbor2.dumps(bytes(size))[: 1 if size < 24 else 2] for size in range(256))
+_pack_long = Struct(">BQ").pack
+_pack_times = Struct(">BqBq").pack
+_pack_real = Struct(">Bd").pack
+
+
+class _Unusual(Exception):
+    """A value that the short way leaves to the checks and to cbor2."""
+
+
+def _write_id(value: Any) -> bytes:
+    if type(value) is int:
+        if value > _LONG_FROM:
+            return _pack_long(27, value)  # StructError from 1 << 64 on
+        if 0 <= value < 256:
+            return _NUMBERS[value]
+    raise _Unusual
+
+
+def _write_int(value: Any) -> bytes:
+    if type(value) is int:
+        if 0 <= value < 256:
+            return _NUMBERS[value]
+        if _LOW <= value < _HIGH:
+            return _pack_long(27, value) if value > _LONG_FROM else cbor2.dumps(value)
+    raise _Unusual
+
+
+def _write_real(value: Any) -> bytes:
+    if type(value) is float and value - value == 0:  # neither infinite nor no number
+        return _pack_real(251, value)
+    raise _Unusual
+
+
+def _write_bytes(value: Any) -> bytes:
+    if type(value) is bytes and len(value) < 256:
+        return _BYTES_HEADS[len(value)] + value
+    raise _Unusual
+
+
+def _write_text(value: Any) -> bytes:
+    if type(value) is str:
+        return _write_known(value) if len(value) < 64 else cbor2.dumps(value)
+    raise _Unusual
+
+
+@lru_cache(maxsize=4096)
+def _write_known(text: str) -> bytes:
+    """Return a short text: most are names, which come again."""
+    return cbor2.dumps(text)
+
+
+def _write_bool(value: Any) -> bytes:
+    if type(value) is bool:
+        return b"\xf5" if value else b"\xf4"
+    raise _Unusual
+
+
+def _write_ids(value: Any) -> bytes:
+    if type(value) is list and len(value) < 24:
+        return b"".join((bytes((0x80 | len(value),)), *map(_write_id, value)))
+    raise _Unusual
+
+
+def _write_unusual(value: Any) -> bytes:  # noqa: ARG001 - lists of text, and maps
+    raise _Unusual
+
+
+_WRITERS: dict[str, Callable[[Any], bytes]] = {
+    kinds.TEXT: _write_text,
+    kinds.INT: _write_int,
+    kinds.ID: _write_id,
+    kinds.REAL: _write_real,
+    kinds.BYTES: _write_bytes,
+    kinds.BOOL: _write_bool,
+    kinds.IDS: _write_ids,
+    kinds.TEXTS: _write_unusual,
+    kinds.MAP: _write_unusual,
+}
 
 
 def check_row(row: Any) -> str | None:
@@ -178,6 +297,8 @@ class _Layout(NamedTuple):
     contents: tuple[tuple[int, Callable[[Any], bool]], ...]  # place in the row, test
     allowed: tuple[frozenset[type], ...]  # types of each field
     accepted: dict[tuple[type, ...], _Shape]  # by types of rows that were found right
+    heads: tuple[bytes, ...]  # how a record with so many fields begins
+    writers: tuple[Callable[[Any], bytes], ...]  # of each field
 
     def shape(self, classes: tuple[type, ...]) -> _Shape:
         """Return what is left to check of rows with these types."""
@@ -235,6 +356,11 @@ def _lay_out(kind: RecordKind) -> _Layout:
             for field in kind.fields
         ),
         {},
+        tuple(
+            cbor2.dumps([kind.id, *[0] * (count + FIXED - 1)])[: -(count + FIXED - 1)]
+            for count in range(len(fields) + 1)
+        ),
+        tuple(_WRITERS[field.type] for field in kind.fields),
     )
 
 

@@ -23,6 +23,7 @@ INVARIANT  Rows 0..size-1 are in use; a row that leaves is replaced by the last 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -41,6 +42,7 @@ _FIRST = 64  # rows of a new column
 _DECODED = 2048  # vectors that are remembered
 _EVENT_BITS = 6
 _MASKS = 8  # feature masks whose rows are kept
+_NEAR = 1024  # ids that may be left out before one
 _AT_ONCE = 6  # candidates from which on numpy rates them all at once
 
 _SLOPES: list[int] = SLOPE.tolist()
@@ -54,18 +56,57 @@ Answer = tuple[int, int, int, int]  # id, possible, certain, attribute
 _decode = lru_cache(maxsize=_DECODED)(codec.decode)
 
 
+class _Places:
+    """Where each id is: row and event, -1 if it is nowhere.
+
+    A node counts its subscriptions from 0 on, and may have many: such ids are the places of an
+    array, eight bytes each. Others are in a dict.
+    """
+
+    def __init__(self) -> None:
+        self._near: array[int] = array("q")
+        self._far: dict[int, int] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, id: int) -> int:
+        """Return the place of an id."""
+        return self._near[id] if id < len(self._near) else self._far.get(id, -1)
+
+    def put(self, id: int, place: int) -> None:
+        """Note the place of an id."""
+        self._count += self.find(id) < 0
+        if len(self._near) <= id < len(self._near) + _NEAR:
+            for number in range(len(self._near), id + 1):
+                self._near.append(self._far.pop(number, -1))
+        if id < len(self._near):
+            self._near[id] = place
+        else:
+            self._far[id] = place
+
+    def remove(self, id: int) -> None:
+        """Forget an id that has a place."""
+        self._count -= 1
+        if id < len(self._near):
+            self._near[id] = -1
+        else:
+            del self._far[id]
+
+
 class ColumnIndex:
     """A set of fuzzy subscriptions that answers which of them a notification matches."""
 
     def __init__(self) -> None:
         self._events: dict[int, EventColumns] = {}
-        self._places: dict[int, int] = {}  # id: row and event
+        self._places = _Places()
 
     def __len__(self) -> int:
         return len(self._places)
 
     def __contains__(self, id: int) -> bool:
-        return id in self._places
+        return self._places.find(id) >= 0
 
     def add(self, id: int, subscription: SubscriptionVector) -> None:
         """Add a subscription, or replace the one with this id."""
@@ -80,7 +121,7 @@ class ColumnIndex:
         The ids must differ.
         """
         for id in ids:
-            if id in self._places:
+            if self._places.find(id) >= 0:
                 self.remove(id)
         numbers = np.array(ids, np.uint64)
         events = facts["event"]
@@ -91,17 +132,20 @@ class ColumnIndex:
             mine = np.flatnonzero(events == event)
             row = columns.append(numbers[mine], facts[mine], [vectors[i] for i in mine.tolist()])
             for i in mine.tolist():
-                self._places[ids[i]] = row << _EVENT_BITS | event
+                self._places.put(ids[i], row << _EVENT_BITS | event)
                 row += 1
 
     def remove(self, id: int) -> None:
         """Remove a subscription; KeyError if there is none with this id."""
-        place = self._places.pop(id)
+        place = self._places.find(id)
+        if place < 0:
+            raise KeyError(id)
+        self._places.remove(id)
         event = place & (1 << _EVENT_BITS) - 1
         columns = self._events[event]
         moved = columns.remove(place >> _EVENT_BITS)
         if moved is not None:
-            self._places[moved] = place
+            self._places.put(moved, place)
         if not columns.size:
             del self._events[event]
 

@@ -77,6 +77,8 @@ class Sessions:
         self.was_freed = False  # a queue has got room since the server last looked
         self.bytes = 0  # in flight and queued, of all sessions
         self._last_number = 0  # of a stored message
+        # The message that was stored last, how (QoS and so on), and its row.
+        self._last_stored: tuple[SharedMessage, tuple[object, ...], bytes] | None = None
         self._listeners: dict[str, int] = {}  # connected sessions by exact topic
         self._limits = limits
         self._outputs = outputs
@@ -638,19 +640,27 @@ class Sessions:
 
     def _store(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
         message = outgoing.message
-        record = records.QueueRecord(
-            message.topic,
-            message.payload,
-            outgoing.qos,
-            outgoing.retain,
-            outgoing.is_released,
-            outgoing.id if outgoing.qos == 2 else 0,
-            message.expires,
-            outgoing.own + message.properties,
-            outgoing.group,
-        )
+        kind = outgoing.qos, outgoing.retain, outgoing.own, outgoing.group
+        last = self._last_stored
+        if last is not None and last[0] is message and last[1] == kind:
+            value = last[2]  # the copy of another session, which differs in nothing
+        else:
+            record = records.QueueRecord(
+                message.topic,
+                message.payload,
+                outgoing.qos,
+                outgoing.retain,
+                outgoing.is_released,
+                outgoing.id if outgoing.qos == 2 else 0,
+                message.expires,
+                outgoing.own + message.properties,
+                outgoing.group,
+            )
+            value = records.write_queue_value(record)
+            # QoS 2 has a packet id and a state, which are one session's.
+            self._last_stored = (message, kind, value) if outgoing.qos == 1 else None
         key = records.make_queue_key(session.key, outgoing.number)
-        self._outputs.add(Write(records.QUEUE, key, records.write_queue_value(record)))
+        self._outputs.add(Write(records.QUEUE, key, value))
 
     def _delete(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
         self._outputs.add(

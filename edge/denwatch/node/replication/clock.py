@@ -161,7 +161,8 @@ class Clocks:
 
     def stamp(self, now: int) -> int:
         """Return a number that rises with every call, and with time where clocks agree."""
-        self._stamp = max(self._stamp + 1, now << 16)
+        stamp, present = self._stamp + 1, now << 16
+        self._stamp = stamp if stamp > present else present
         return self._stamp
 
     def save(self, save: Save, now: int) -> None:

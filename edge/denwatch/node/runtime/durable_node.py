@@ -378,7 +378,7 @@ class DurableNode:
             before = self.budget.read_cpu()
             try:
                 publishes, counts = self._handle(event, now)
-                is_refused = any(count.name.endswith("_refused") for count in counts)
+                is_failed = False
             except (StoreError, MemoryError):
                 raise
             except Exception as error:
@@ -391,12 +391,13 @@ class DurableNode:
                     self._split(arrived, event, error)
                     continue
                 self._refuse_failed(arrived, event, who, error, now)
-                publishes, counts, is_refused = [], [], True
+                publishes, counts, is_failed = [], [], True
             if who and not isinstance(event, events.Acknowledged):
                 # A report of what an app received is as many small events as were delivered.
-                parts = sum(c.amount for c in counts if c.name == "notes_delivered")
+                parts, is_refused = _sum_up(counts)
                 messages = 1 + len(event.others) if isinstance(event, events.Message) else 1
                 cost = self.budget.read_cpu() - before
+                is_refused = is_refused or is_failed
                 self.budget.charge(who, cost, is_refused, now, max(messages, parts), messages)
             for publish in publishes:
                 self._route(arrived, publish, now)
@@ -432,7 +433,8 @@ class DurableNode:
                 writes.append(action)  # type: ignore[arg-type]
             elif kind is events.Publish:
                 publishes.append(action)  # type: ignore[arg-type]
-            elif isinstance(action, events.Log):
+            elif kind is events.Log:
+                assert isinstance(action, events.Log)
                 if action.kind == "refuse":
                     is_logged = self._may_log_refusal(now)
                     if is_device or not is_logged:
@@ -597,6 +599,17 @@ def find_sender(event: events.Event) -> str:
         # The fourth level of a topic is a name; a topic without one is its own.
         return "".join(event.topic.split("/")[3:4]) or event.topic
     return ""
+
+
+def _sum_up(counts: list[events.Count]) -> tuple[int, bool]:
+    """Return how many notifications were delivered, and whether anything was refused."""
+    delivered, is_refused = 0, False
+    for name, amount, _ in counts:
+        if name == "notes_delivered":
+            delivered += amount
+        elif name.endswith("_refused"):
+            is_refused = True
+    return delivered, is_refused
 
 
 def _join_acknowledged(

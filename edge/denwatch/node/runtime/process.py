@@ -70,6 +70,7 @@ _PRUNE_EVERY = 3_600_000  # ms between two looks for old segments
 _ENOUGH_FILES = 1 << 20
 _HINTS = 1_000  # announced names that are kept
 _LOG_BATCH = 20_000  # records moved to the segments at a time
+_COLLECTED = (10_000, 20, 50)  # what a turn makes is mostly gone after it, without a collection
 _PAUSE = 5.0  # s before a node without room tries again
 _NAMED = 20  # damaged values that are named one by one
 _REFUSED_CLOCK = "the machine's clock shows no time between 2020 and 2100, and is not used"
@@ -627,6 +628,7 @@ async def _serve(opened: OpenedNode) -> None:
         loop.add_signal_handler(name, process.stop)
     # What was built at the start stays: the garbage collector need not visit it again.
     gc.freeze()
+    gc.set_threshold(*_COLLECTED)
     await process.run(lambda: _print_ready(process))
 
 

@@ -20,10 +20,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from denwatch.node.security.credentials import Refusal, SecurityError, VerifiedPasswords, check_name
 from denwatch.node.security.keyring import Keyring
+
+_KEPT_ANSWERS = 4096  # of each kind
+_Answer = TypeVar("_Answer")
 
 # CONNACK's return codes, MQTT 3.1.1, table 3.1.
 ACCEPTED, BAD_PASSWORD, NOT_AUTHORISED = 0, 4, 5
@@ -58,6 +61,8 @@ class Access:
             if not is_sharable(pattern):
                 raise SecurityError(f'shared topics: "{pattern}" includes topics of {ROOT} or $SYS')
         self._grants: dict[str, Grant] = {}
+        self._roles: dict[str, str | None] = {}  # by name, as found since the last change of keys
+        self._is_shared_topic: dict[str, bool] = {}  # topics and filters that were asked for
         self._generation = keyring.generation
 
     def authenticate(self, user: str, password: bytes | None, client: str) -> int:  # noqa: ARG002
@@ -111,12 +116,24 @@ class Access:
 
     def role_of(self, name: str) -> str | None:
         """Return the role of whoever subscribes under a name, None if nobody may."""
-        role = self._keyring.role_of(name)
-        if role is None and not self._is_taken(name):
-            return self._anonymous_role
-        return role
+        self._note_changes()
+        try:
+            return self._roles[name]
+        except KeyError:
+            role = self._keyring.role_of(name)
+            if role is None and not self._is_taken(name):
+                role = self._anonymous_role
+            _remember(self._roles, name, role)
+            return role
 
     def _is_shared(self, name: str) -> bool:
+        known = self._is_shared_topic.get(name)
+        if known is None:
+            known = self._find_shared(name)
+            _remember(self._is_shared_topic, name, known)
+        return known
+
+    def _find_shared(self, name: str) -> bool:
         # A wider filter than an unshared one is allowed: nobody can publish there.
         return any(covers(allowed, name) for allowed in self._shared) and not any(
             covers(refused, name) for refused in self._unshared
@@ -141,14 +158,19 @@ class Access:
         )
 
     def _find_grant(self, user: str) -> Grant:
-        if self._generation != self._keyring.generation:
-            self._generation = self._keyring.generation
-            self._grants.clear()
+        self._note_changes()
         grant = self._grants.get(user)
         if grant is None:
             grant = self._make_grant(user)
             self._grants[user] = grant
         return grant
+
+    def _note_changes(self) -> None:
+        """Forget what was found if keys or revocations have changed since."""
+        if self._generation != self._keyring.generation:
+            self._generation = self._keyring.generation
+            self._grants.clear()
+            self._roles.clear()
 
     def _make_grant(self, user: str) -> Grant:
         if not user:
@@ -170,6 +192,13 @@ class Access:
             frozenset().union(*(grant.publish for grant in grants)),
             tuple(name for grant in grants for name in grant.subscribe),
         )
+
+
+def _remember(answers: dict[str, _Answer], name: str, answer: _Answer) -> None:
+    """Keep an answer; names are given by clients, so only so many are kept."""
+    if len(answers) >= _KEPT_ANSWERS:
+        answers.clear()
+    answers[name] = answer
 
 
 # Topics --------------------------------------------------------------------------------------

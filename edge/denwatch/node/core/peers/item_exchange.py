@@ -186,7 +186,10 @@ class Forwarding:
             if item.kind == SUBSCRIPTION:
                 subscriber = decode_body(SubscriptionBody, item.body).owner
             elif item.kind == DELIVERED:
-                subscriber = decode_body(DeliveredBody, item.body).subscriber
+                said = item.said
+                if not isinstance(said, DeliveredBody):
+                    said = decode_body(DeliveredBody, item.body)
+                subscriber = said.subscriber
             else:
                 return False
         except ProtocolError:  # stored by a version that checked less

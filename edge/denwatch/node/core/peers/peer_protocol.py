@@ -574,6 +574,8 @@ class PeerProtocol:
     def add_items(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         """Record new items, and queue them for all linked peers but the one that sent them."""
         self._change_log.add_items(transaction, items)
+        if not self.sessions and items[0].kind == NOTIFICATION:
+            return  # nobody to tell, and nothing to learn from them
         for item in items:
             has_moved = self.forwarding.add_item(item)
             for peer, session in self.sessions.items():
