@@ -180,7 +180,7 @@ def test_paths_are_folders_lists_patterns_and_files(tmp_path: Path) -> None:
     assert read_folders({"path": ",".join(both)}) == both
     with pytest.raises(OptionError, match="no file or folder matches"):
         find_folders(str(tmp_path / "x*"))
-    with pytest.raises(OptionError, match="mount or copy s3a: first"):
+    with pytest.raises(OptionError, match="read_kind and tables copy what is behind s3a: first"):
         find_folders("s3a://bucket/logs")
     with pytest.raises(OptionError, match="which folders"):
         read_folders({})
