@@ -236,8 +236,7 @@ phases side by side says more than a time.
   logins during attacks {result["logins_refused"]} were refused. Memory before the first attack:
   {result["memory_before_mib"]} MiB.
 - What one long request takes of the thread is what a p99 shows: about 10 ms, and several times that
-  where more programs than processors want to run. A user's savings last for four of them, and then
-  there are two in five seconds.
+  where more programs than processors want to run. After its savings a user gets two a second.
 - The user's requests are lists, probes of 16 texts and subscriptions of 16 alternatives; it is not
   refused, it waits. The strangers' connections are silent, or in the middle of a first packet. A
   tenth of the member's messages are transactions of 50 receipts, signed, of notifications that do

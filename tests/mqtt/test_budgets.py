@@ -231,18 +231,6 @@ def test_a_long_request_is_dearer_than_many_short_ones() -> None:
     assert work.delay("other", 1, 0) == 0
 
 
-def test_of_long_requests_a_name_has_a_few_and_then_two_in_five_seconds() -> None:
-    """So few that a hundredth of what others ask meanwhile waits for one of them."""
-    work, served = WorkBudget(200), []
-    for now in range(0, 60_000, 10):
-        if not work.delay("eve", 1, now):
-            work.charge("eve", 10.0, False, now)
-            served.append(now)
-        work.end_turn()
-    assert sum(now < 500 for now in served) == 5
-    assert sum(10_000 <= now < 60_000 for now in served) == 20
-
-
 def test_a_report_of_many_deliveries_is_many_short_events() -> None:
     work = WorkBudget(100)
     work.charge("app", 100.0, False, 0, parts=200)

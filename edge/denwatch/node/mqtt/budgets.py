@@ -20,11 +20,10 @@ stops it for everybody. So each of them is counted where it is spent, by whoever
                A password that was right before in this run does not wait.
   the thread   an event of the core that takes c ms keeps everybody waiting who comes meanwhile:
                those are proportional to c, and wait c/2 each. So its price is c²/`SLICE_MS` where
-               c is above `SLICE_MS`, and c below. What keeps them longer than `LONG_MS` is what
-               people notice: there it rises with c once more. A name earns `cpu_ms` a second, up
-               to `BURST` seconds of it, and waits while it is in debt. What the frames of devices,
-               peers and operators take is what others asked for, or many items: they earn more and
-               pay c alone, unless a frame was refused: lies are dear.
+               c is above `SLICE_MS`, and c below. A name earns `cpu_ms` a second, up to `BURST`
+               seconds of it, and waits while it is in debt. What the frames of devices, peers and
+               operators take is what others asked for, or many items: they earn more and pay c
+               alone, unless a frame was refused: lies are dear.
   turns        within one turn a name may have what is expected to take `TURN_MS`, at least one
                message; the rest waits for the next turn, and all links are read between two turns.
                Turns that follow each other at once are committed together, for some ms. What a
@@ -40,10 +39,9 @@ INVARIANTS
      except when `links` are used up by as many names as it takes.
   3. Memory is bounded: buckets that are full again are forgotten, tables have a fixed size.
 
-EXAMPLE. cpu_ms = 200. eve sends requests of 10 ms without a pause: each costs 10² · 10/2 = 500, so
-her savings last for four, and then she gets two in five seconds, one a turn. With requests of 1 ms
-she gets 200 a second, 20 % of the processor. medic7's list of 1 ms meanwhile waits for one of hers
-at most, and seldom for a long one.
+EXAMPLE. cpu_ms = 200. eve sends requests of 10 ms without a pause: each costs 10² = 100, so after
+her savings she gets two a second, one a turn: 2 % of the processor. With requests of 1 ms she gets
+200 a second, 20 %. medic7's list of 1 ms meanwhile waits for one of hers at most.
 
 No I/O and no clock: `now` is in ms, `read_cpu` returns the thread's own processor time in ms.
 """
@@ -60,7 +58,6 @@ from denwatch.node.mqtt.interface import Limits, ServerRefusal
 OWN_FILES = 64  # of store, log, keys, listeners, metrics, threads and outgoing links
 TURN_MS = 4.0  # of the thread that a name may have in one turn
 SLICE_MS = 1.0  # of the thread beyond which prices rise
-LONG_MS = 2.0  # of the thread beyond which they rise faster
 BURST = 10  # s of a name's earnings that it may save
 VITAL_SHARE = 3  # times what others earn
 _BYTE_MS = 0.002  # what a byte of a message may take, before we know better
@@ -339,8 +336,7 @@ class WorkBudget:
         self._expected[user] = max(cost / messages, before * _FORGOTTEN_PRICE**messages)
         if len(self._expected) > _CLEAN_EVERY:
             del self._expected[next(iter(self._expected))]
-        each = cost / parts
-        price = cost * max(1.0, each / SLICE_MS) * max(1.0, each / LONG_MS)
+        price = cost * max(1.0, cost / parts / SLICE_MS)
         if not is_refused and self._is_vital(user):
             price = cost / VITAL_SHARE
         self._saved.charge(user, now, min(price, self._most))
